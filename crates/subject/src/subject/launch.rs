@@ -246,7 +246,8 @@ impl Launch<'_> {
                 subject.kept = Some(self.start(command, process, &names)?);
             }
             SubjectKind::Own { role, arguments, token, process } => {
-                let mut command = self.own_command(role, &names.fill_all(arguments, "arguments")?);
+                let arguments = names.fill_all(arguments, "arguments")?;
+                let mut command = self.own_command(role, &subject.ports, &arguments);
                 let drawn = (*token == AdminToken::Drawn).then(|| Drawn::into_folder(self.folder)).transpose()?;
                 command.extend(drawn.iter().map(Drawn::argument));
                 subject.kept = Some(self.start(command, process, &names)?);
@@ -265,12 +266,10 @@ impl Launch<'_> {
         Ok(subject)
     }
 
-    /// Its former ports, and free ones for the rest. Our own servers choose theirs and print them.
+    /// Its former ports, and free ones for the rest.
     fn pick_ports(&self, process: Option<&ProcessSpec>) -> Result<Ports, NoPort> {
-        let is_own = matches!(self.spec.kind, SubjectKind::Own { .. });
         let wanted = process.map_or(&[][..], |process| &process.ports);
-        let is_printed = |name: &str| is_own && matches!(name, PORT | ADMIN_PORT);
-        let is_open = |name: &&String| !(self.given.contains_key(*name) || is_printed(name));
+        let is_open = |name: &&String| !self.given.contains_key(*name);
         let mut ports = ports::pick(&wanted.iter().filter(is_open).cloned().collect::<Vec<_>>())?;
         ports.extend(self.given.iter().map(|(name, port)| (name.clone(), *port)));
         Ok(ports)
@@ -306,8 +305,9 @@ impl Launch<'_> {
         }
     }
 
-    fn own_command(&self, role: &str, arguments: &[String]) -> Vec<String> {
-        let address = |name| format!("127.0.0.1:{}", self.given.get(name).copied().unwrap_or(0));
+    /// With an ephemeral port (0), another process could get the port while the server is restarted after a fault.
+    fn own_command(&self, role: &str, ports: &Ports, arguments: &[String]) -> Vec<String> {
+        let address = |name| format!("127.0.0.1:{}", ports.get(name).copied().unwrap_or(0));
         let mut command = vec![self.launcher.own_program.to_string_lossy().into_owned(), role.to_owned()];
         command.extend(["--listen".to_owned(), address(PORT), "--admin".to_owned(), address(ADMIN_PORT)]);
         command.extend_from_slice(arguments);

@@ -39,8 +39,10 @@ pub fn pick(names: &[String]) -> Result<Ports, NoPort> {
 fn pick_one(given: &BTreeSet<u16>) -> Option<u16> {
     let below = first_outgoing().max(PORT_MIN + 1);
     let count = below - PORT_MIN;
-    // Laboratories that run at the same time begin at different ports.
-    let begin = (std::process::id() % u32::from(count)) as u16;
+    // Laboratories that run at the same time begin at different ports, far from each other even if their process ids
+    // are neighbours: multiplicative hashing with 2^32 divided by the golden ratio.
+    let hash = std::process::id().wrapping_mul(2_654_435_769);
+    let begin = (u64::from(hash) * u64::from(count) >> 32) as u16;
     let candidates = (0..count).map(|step| PORT_MIN + (begin + step) % count);
     let mut free = candidates.filter(|port| !given.contains(port) && is_free(*port));
     free.next().or_else(given_by_kernel)

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use breme_experiment::trial::{AdminToken, ReadyCheck, ResetAction, SubjectKind};
+use breme_experiment::trial::{AdminToken, ProcessSpec, ReadyCheck, ResetAction, SubjectKind};
 use breme_subject::{PlaceholderNames, Subject};
 
 use crate::world::{GROWING, is_alive, launcher, process, python, python_server, script, spec_of, start};
@@ -48,25 +48,27 @@ fn a_server_is_started_probed_reset_and_stopped() {
 }
 
 #[test]
-fn our_own_servers_print_their_ports() {
+fn our_own_servers_listen_on_chosen_ports() {
     let folder = tempfile::tempdir().unwrap();
     // A shell in place of our binary: `sh ROLE --listen …`, where the role is a script.
     let role = folder.path().join("role");
-    let server = "echo warming up; echo admin on http://127.0.0.1:9; echo \"listening on http://127.0.0.1:7\"; echo $@; exec sleep 100";
+    let server = "echo warming up; echo admin on http://$4; echo \"listening on http://$2\"; echo $@; exec sleep 100";
     std::fs::write(&role, server).unwrap();
     let mut spec = script("");
     spec.kind = SubjectKind::Own {
         role: role.to_str().unwrap().into(),
         arguments: vec!["--root".into(), "${folder}".into()],
         token: AdminToken::None,
-        process: process(),
+        process: ProcessSpec { ports: vec!["port".into(), "admin".into()], ..process() },
     };
     spec.ready.check = ReadyCheck::Line("--root".into());
     let subject = start(&launcher(), &spec, folder.path()).unwrap();
-    assert_eq!(subject.url(), "http://127.0.0.1:7");
-    assert_eq!(subject.metrics_url(), Some("http://127.0.0.1:9/metrics"));
-    assert_eq!(subject.names().value("port.admin"), Some("9"));
-    assert!(subject.printed().contains("--listen 127.0.0.1:0 --admin 127.0.0.1:0 --root /"), "{}", subject.printed());
+    let [port, admin] = ["port", "port.admin"].map(|name| subject.names().value(name).unwrap().to_owned());
+    assert!(port != "0" && admin != "0" && port != admin, "{port} {admin}");
+    assert_eq!(subject.url(), format!("http://127.0.0.1:{port}"));
+    assert_eq!(subject.metrics_url(), Some(&*format!("http://127.0.0.1:{admin}/metrics")));
+    let arguments = format!("--listen 127.0.0.1:{port} --admin 127.0.0.1:{admin} --root /");
+    assert!(subject.printed().contains(&arguments), "{}", subject.printed());
 }
 
 #[test]
