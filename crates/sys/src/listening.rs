@@ -33,18 +33,17 @@ impl ListeningSocket {
         let socket = new_listening_socket(address)?;
         let file = match address {
             Address::Tcp(_) => {
-                // Bound exclusively, so that a port in use is detected even if its owner shares it; shared with our own
-                // sockets from here on. Linux checks both flags at the second bind.
                 socket.bind(&address.socket_address()?)?;
-                share_port(&socket)?;
+                listen_then_share(&socket, backlog)?;
                 None
             }
             Address::Unix(path) => {
                 bind_path(&socket, address, path)?;
-                Some(Arc::new(SocketFile::new(path)?))
+                let file = Arc::new(SocketFile::new(path)?);
+                socket.listen(backlog_of(backlog))?;
+                Some(file)
             }
         };
-        socket.listen(backlog_of(backlog))?;
         Ok(Self { file, socket: socket.into() })
     }
 
@@ -143,6 +142,14 @@ fn new_listening_socket(address: &Address) -> io::Result<Socket> {
     Ok(socket)
 }
 
+/// A port in use is detected even if its owner shares it, since only our own sockets share this one. It is not shared
+/// before it listens: SO_REUSEADDR lets two processes bind the same port at the same time, and with SO_REUSEPORT both of
+/// them could listen.
+fn listen_then_share(socket: &Socket, backlog: u32) -> io::Result<()> {
+    socket.listen(backlog_of(backlog))?;
+    share_port(socket)
+}
+
 #[cfg(target_os = "linux")]
 fn share_port(socket: &Socket) -> io::Result<()> {
     socket.set_reuse_port(true)
@@ -225,6 +232,27 @@ mod tests {
         let second = first.beside(16).unwrap();
         assert_eq!(second.address().unwrap(), address);
         assert_eq!(kind(ListeningSocket::bind(&address, 16)), Some(io::ErrorKind::AddrInUse));
+    }
+
+    /// Both sockets may be bound as long as neither listens.
+    #[test]
+    fn port_that_was_bound_at_the_same_time_is_in_use() {
+        let other = new_listening_socket(&anywhere()).unwrap();
+        other.bind(&anywhere().socket_address().unwrap()).unwrap();
+        let address = Address::from(other.local_addr().unwrap().as_socket().unwrap());
+        let _first = ListeningSocket::bind(&address, 16).unwrap();
+        assert_eq!(kind(listen_then_share(&other, 16)), Some(io::ErrorKind::AddrInUse));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn connections_spread_over_sockets_that_share_a_port() {
+        let first = ListeningSocket::bind(&anywhere(), 64).unwrap();
+        let second = first.beside(64).unwrap();
+        let address = first.address().unwrap().tcp().unwrap();
+        let _clients: Vec<TcpStream> = (0..64).map(|_| TcpStream::connect(address).unwrap()).collect();
+        // A client that spreads evenly leaves one of them empty once in 2^63 times.
+        assert!(first.accept().is_ok() && second.accept().is_ok());
     }
 
     #[test]
