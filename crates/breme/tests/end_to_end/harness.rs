@@ -14,6 +14,8 @@ use rustix::process::{Pid, kill_process};
 
 /// Long, since a busy machine must not fail a test; only reached on failure.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+/// Between two looks at what a test waits for: to spin would take the processor from the programs under test.
+pub(crate) const POLL_PAUSE: Duration = Duration::from_millis(2);
 
 /// The drivers that every server test runs on.
 pub(crate) static DRIVERS: LazyLock<Vec<&str>> = LazyLock::new(|| match breme_driver::probe_uring() {
@@ -241,7 +243,7 @@ impl Nginx {
         let begun = Instant::now();
         while TcpStream::connect(address).is_err() {
             assert!(begun.elapsed() < PATIENCE, "nginx does not accept on {address}");
-            std::thread::yield_now();
+            std::thread::sleep(POLL_PAUSE);
         }
         Self { child, address, _folder: folder }
     }
@@ -309,7 +311,7 @@ pub(crate) fn wait(child: &mut Child) -> ExitStatus {
             return status;
         }
         assert!(begun.elapsed() < PATIENCE, "the program does not end");
-        std::thread::yield_now();
+        std::thread::sleep(POLL_PAUSE);
     }
 }
 
@@ -349,7 +351,7 @@ pub(crate) fn wait_until(otherwise: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < PATIENCE, "{otherwise}");
-        std::thread::yield_now();
+        std::thread::sleep(POLL_PAUSE);
     }
 }
 
