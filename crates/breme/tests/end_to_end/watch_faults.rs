@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::harness::{PATIENCE, Site, breme, read_head, serve_each};
 use crate::remote_write::{Series, series};
-use crate::watch::{Watch, file, number, one_target, report};
+use crate::watch::{PATIENT_LOAD, Watch, file, number, one_target, report};
 
 /// Request number from which `/slowing` is slow.
 const SLOW_FROM: u64 = 20;
@@ -269,7 +269,7 @@ fn full_disk_loses_only_the_intervals_that_do_not_fit() {
     let before = report(&journal).unwrap();
     let raw = || std::fs::read(journal.join("raw-000000000001.log")).unwrap();
     let bytes = raw();
-    let output = limited("trap '' XFSZ; ulimit -f 1", &path, &["--for", "2s"]);
+    let output = limited("trap '' XFSZ; ulimit -f 1", &path, &["--for", "4s"]);
     let message = stderr(&output);
     assert_eq!(output.status.code(), Some(4), "{message}");
     assert!(message.contains("this interval is lost: raw-000000000001.log: File too large"), "{message}");
@@ -312,7 +312,7 @@ fn too_few_descriptors_are_reported_with_the_limit() {
     let path = file(
         folder.path(),
         &one_target(&site, "")
-            .replace("name =", "load = { connections = 200, duration = '300ms', timeout = '600ms' }\nname ="),
+            .replace(PATIENT_LOAD, "load = { connections = 200, duration = '300ms', timeout = '600ms' }"),
     );
     let output = limited("ulimit -n 100", &path, &["--for", "1s"]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
