@@ -35,7 +35,7 @@ back = [{ kill = "left", at = "300ms" }, { start = "left", at = "600ms" }]
 frozen = [{ freeze = "left", at = "300ms" }, { thaw = "left", at = "1300ms" }]
 [design]
 blocks = 1
-duration = "2s"
+duration = "5s"                 # faults are injected late on a busy machine
 warm_up = "200ms"
 pause = "0s"
 repeats = 0
@@ -114,11 +114,11 @@ threads = 1
 request = "/bytes/10"
 timeout = "500ms"
 [factor.fault]
-healed = [{ partition = "path", at = "200ms" }, { heal = "path", at = "1200ms" }]
+healed = [{ partition = "path", at = "200ms" }, { heal = "path", at = "2200ms" }]
 cut = { partition = "path", at = "200ms" }
 [design]
 blocks = 1
-duration = "2s"
+duration = "6s"
 warm_up = "100ms"
 pause = "0s"
 repeats = 0
@@ -156,12 +156,12 @@ command = ["sh", "-c", "while :; do ${breme} site --lab --threads 1 --listen 127
 [workload.users]
 connections = 2
 threads = 1
-request = "/bytes/10"
+request = "/delay/2"             # the generator is never the limit
 [factor.fault]
 killed = { kill = "server", process = "site --lab", at = "200ms" }
 [design]
 blocks = 1
-duration = "1500ms"
+duration = "6s"
 warm_up = "100ms"
 pause = "0s"
 repeats = 0
@@ -207,7 +207,7 @@ fn is_suspended(pid: u32) -> bool {
 
 #[test]
 fn a_run_that_is_interrupted_or_killed_leaves_nothing_suspended() {
-    let text = TWO.replace("duration = \"2s\"", "duration = \"10m\"").replace("1300ms", "9m");
+    let text = TWO.replace("duration = \"5s\"", "duration = \"10m\"").replace("1300ms", "9m");
     let text = text.replace("[factor.fault]\nnone = {}", "[factor.fault]");
     let text = text.replace("killed = { kill = \"left\", at = \"300ms\" }\n", "");
     let text: String = text.lines().filter(|line| !line.starts_with("back")).map(|line| format!("{line}\n")).collect();
