@@ -69,12 +69,12 @@ pub(crate) fn allow(laboratory: &Laboratory, trials: usize) {
     fs::rename(new, path).unwrap();
 }
 
-/// Allows one more trial, and returns when it is running.
+/// Allows one more trial of the run "one", and returns when it is running, or has ended on a busy machine.
 pub(crate) fn allow_another(laboratory: &Laboratory, recorded: usize) {
     let held = laboratory.folder().join("held");
     wait_until("the next trial is not held back", || held.exists());
     allow(laboratory, recorded + 1);
-    wait_until("the trial does not begin", || !held.exists());
+    wait_until("the trial does not begin", || !held.exists() || laboratory.trial_count("one") > recorded);
 }
 
 fn stderr_of(child: &mut Child) -> String {

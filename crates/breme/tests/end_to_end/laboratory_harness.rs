@@ -54,10 +54,12 @@ impl Laboratory {
 
     /// Waits until this many trials are in the journal.
     pub(crate) fn wait_trials(&self, run: &str, count: usize) {
-        let journal = self.journal(run);
-        wait_until("the journal does not grow", || {
-            fs::read(&journal).is_ok_and(|text| text.iter().filter(|&&byte| byte == b'\n').count() >= count)
-        });
+        wait_until("the journal does not grow", || self.trial_count(run) >= count);
+    }
+
+    /// The number of complete records in the journal.
+    pub(crate) fn trial_count(&self, run: &str) -> usize {
+        fs::read(self.journal(run)).map_or(0, |text| text.iter().filter(|&&byte| byte == b'\n').count())
     }
 
     /// Waits until no process runs in this folder: no server, generator or supervisor.
