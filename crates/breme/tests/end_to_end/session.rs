@@ -190,7 +190,7 @@ fn without_its_engine_a_node_refuses_and_recovers() {
     std::fs::write(&keys, "a secret of this test that is long enough\n").unwrap();
     let keys = keys.display().to_string();
     let arguments =
-        ["--engine", &servers.addresses(), "--cookie-key-file", &keys, "--peer-secret-file", &keys, "--wait", "3s"];
+        ["--engine", &servers.addresses(), "--cookie-key-file", &keys, "--peer-secret-file", &keys, "--wait", "10s"];
     let cluster = Cluster::start(&arguments, 0);
     let mut user = User::default();
     user.add(cluster.address(), "a=1");

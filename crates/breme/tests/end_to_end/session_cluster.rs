@@ -38,6 +38,10 @@ impl Cluster {
     pub(crate) fn start_with(mut command: Command, arguments: &[&str], nodes: usize) -> Self {
         let listening = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--threads", "2"];
         command.arg("session").args(listening).args(arguments);
+        if !arguments.contains(&"--wait") {
+            // Elections take long on a busy machine.
+            command.args(["--wait", "60s"]);
+        }
         let mut site = Site::from_command(command, Stdio::inherit());
         let nodes = (0..nodes).map(|_| Node::from_line(&site.next_line())).collect();
         Self { site, nodes }

@@ -39,7 +39,7 @@ impl Waiting {
 #[test]
 fn a_node_that_thaws_shows_nothing_old() {
     let servers = NatsServers::start();
-    let cluster = Cluster::start(&["--engine", &servers.addresses(), "--wait", "60s"], 3);
+    let cluster = Cluster::start(&["--engine", &servers.addresses()], 3);
     let [frozen, other, third] = &cluster.nodes[..] else { panic!() };
     let mut users = vec![User::default(); 6];
     for user in &mut users {
@@ -78,7 +78,7 @@ fn a_node_that_thaws_shows_nothing_old() {
 #[test]
 fn the_director_takes_requests_away_from_a_frozen_node() {
     let servers = NatsServers::start();
-    let cluster = Cluster::start(&["--engine", &servers.addresses(), "--wait", "60s"], 3);
+    let cluster = Cluster::start(&["--engine", &servers.addresses()], 3);
     let mut user = User::default();
     assert_eq!(user.add(cluster.address(), "a=1"), "a=1\n");
     let (_, owner) = user.session().rsplit_once(".n").unwrap();
@@ -122,7 +122,7 @@ fn without_space_a_node_refuses_and_recovers() {
     let disk = folder.path().join("disk");
     std::fs::create_dir(&disk).unwrap();
     let engine = format!("embedded:{}", disk.join("sessions").display());
-    let cluster = Cluster::start_with(on_a_small_disk(&disk), &["--engine", &engine, "--wait", "1s"], 0);
+    let cluster = Cluster::start_with(on_a_small_disk(&disk), &["--engine", &engine, "--wait", "5s"], 0);
     let mut users = vec![User::default(); 3];
     for user in &mut users {
         assert_eq!(user.add(cluster.address(), "a=1"), "a=1\n");
@@ -196,7 +196,7 @@ fn keep_adding(
 #[test]
 fn a_rolling_restart_loses_nothing() {
     let servers = NatsServers::start();
-    let cluster = Cluster::start(&["--engine", &servers.addresses(), "--wait", "60s"], 3);
+    let cluster = Cluster::start(&["--engine", &servers.addresses()], 3);
     let (progress, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
     let read = |name: &str| metrics(cluster.site.admin.unwrap())[name];
     let ends = thread::scope(|scope| {

@@ -25,7 +25,7 @@ impl Node {
         let (engine, authority) = (servers.addresses(), authority.file());
         let mut command = breme();
         command.args(["session", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--threads", "2"]);
-        command.args(["--engine", &engine, "--name", name, "--wait", "3s"]).arg("--cookie-key-file").arg(keys);
+        command.args(["--engine", &engine, "--name", name, "--wait", "10s"]).arg("--cookie-key-file").arg(keys);
         command.args(["--peer-cert", certificate, "--peer-key", key, "--peer-ca", &authority]);
         let mut site = Site::from_command(command, Stdio::piped());
         let errors = site.stderr();
