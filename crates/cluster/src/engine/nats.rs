@@ -5,7 +5,8 @@
 //! replaced, so they may be stale; direct reads from any replica are disabled nevertheless, as they are stale often.
 //!
 //! Sessions are spread over [`SHARDS`] streams, each with its own leader, so that the servers share the work and the
-//! loss of a server stops only a third of them.
+//! loss of a server stops only a third of them. The names of all streams and subjects contain their number: nodes that
+//! spread sessions over another number of streams are another cluster.
 //!
 //! The durability of a commit depends on the servers: with `sync_interval: always` each of them has synced its disk
 //! before it counts for the quorum; by default they sync every two minutes, and a power failure of a majority within
@@ -28,8 +29,9 @@ use tokio::sync::mpsc;
 
 use super::{Engine, EngineError, NodeChange, WATCH_MAX};
 
-/// Number of streams of sessions. A constant, since all nodes must find a session in the same stream.
-pub const SHARDS: u8 = 16;
+/// Number of streams of sessions. A constant, since all nodes must find a session in the same stream. A server syncs
+/// what a stream has received at a time, so fewer streams have larger batches. Three servers can share six evenly.
+pub const SHARDS: u8 = 6;
 /// The oldest accepted server.
 pub const VERSION_MIN: (u32, u32, u32) = (2, 15, 2);
 /// After this time without a response, the outcome of a request is unknown.
@@ -80,17 +82,18 @@ impl NatsEngine {
             .build(client.clone());
         let mut sessions = Vec::with_capacity(usize::from(SHARDS));
         for shard in 0..SHARDS {
-            sessions.push(create_stream(&context, settings, &format!("s{shard:02}"), &format!("s.{shard}.*")).await?);
+            let name = format!("s{shard}of{SHARDS}");
+            sessions.push(create_stream(&context, settings, &name, &format!("s.{shard}.*")).await?);
         }
-        let nodes = create_stream(&context, settings, "nodes", "n.*").await?;
+        let nodes = create_stream(&context, settings, &format!("nodes-of{SHARDS}"), "n.*").await?;
         Ok(Self { cluster: settings.cluster, client, context, sessions, nodes })
     }
 
     fn subject(&self, register: Register) -> String {
-        let cluster = self.cluster;
+        let prefix = subject_prefix(self.cluster);
         match register {
-            Register::Session(key) => format!("breme.{cluster}.s.{}.{key}", shard_of(&key)),
-            Register::Node(node) => format!("breme.{cluster}.n.{node}"),
+            Register::Session(key) => format!("{prefix}.s.{}.{key}", shard_of(&key)),
+            Register::Node(node) => format!("{prefix}.n.{node}"),
         }
     }
 
@@ -146,7 +149,7 @@ impl Engine for NatsEngine {
 
     async fn watch_nodes(&self) -> Result<mpsc::Receiver<NodeChange>, EngineError> {
         let (changes, receiver) = mpsc::channel(WATCH_MAX);
-        let subject = format!("breme.{}.n.*", self.cluster);
+        let subject = format!("{}.n.*", subject_prefix(self.cluster));
         let watch = Watch { client: self.client.clone(), stream: self.nodes.clone(), subject, changes };
         tokio::spawn(watch.run());
         Ok(receiver)
@@ -253,11 +256,10 @@ async fn create_stream(
     name: &str,
     subject: &str,
 ) -> Result<Stream<()>, EngineError> {
-    let cluster = settings.cluster;
-    let name = format!("breme-{cluster}-{name}");
+    let name = format!("breme-{}-{name}", settings.cluster);
     let config = Config {
         name: name.clone(),
-        subjects: vec![format!("breme.{cluster}.{subject}")],
+        subjects: vec![format!("{}.{subject}", subject_prefix(settings.cluster))],
         max_messages_per_subject: 1,
         discard: DiscardPolicy::New,
         storage: StorageType::File,
@@ -287,6 +289,11 @@ async fn create_stream(
         .get_stream_no_info(&name)
         .await
         .map_err(|error| EngineError::temporary(format!("cannot use the stream {name}: {error}")))
+}
+
+/// The start of the subjects of all registers.
+fn subject_prefix(cluster: NodeName) -> String {
+    format!("breme.{cluster}.of{SHARDS}")
 }
 
 /// The shard of a session's register.
