@@ -11,4 +11,5 @@ pub mod engine;
 pub mod layer;
 pub mod node;
 pub mod peers;
+mod reports;
 pub mod xsl;

@@ -8,7 +8,6 @@ mod connection;
 mod error;
 mod listener;
 mod message;
-mod reports;
 mod tls;
 
 use std::error::Error;
@@ -31,8 +30,8 @@ pub use self::error::{AddressError, PeersError, SECRET_MIN};
 pub(crate) use self::listener::Hops;
 pub use self::listener::{CONNECTIONS_MAX, serve};
 use self::message::{HAND_OVER, MESSAGE, RAN_ON, SECRET, STRANGER};
-use self::reports::Reports;
 pub use self::tls::PeerTls;
+use crate::reports::Reports;
 
 /// Limit of the idle connections to one node.
 const IDLE_MAX: usize = 256;

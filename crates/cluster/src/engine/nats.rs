@@ -28,6 +28,7 @@ use futures_util::StreamExt;
 use tokio::sync::mpsc;
 
 use super::{Engine, EngineError, NodeChange, WATCH_MAX};
+use crate::reports::Reports;
 
 /// Number of streams of sessions. A constant, since all nodes must find a session in the same stream. A server syncs
 /// what a stream has received at a time, so fewer streams have larger batches. Three servers can share six evenly.
@@ -63,6 +64,7 @@ pub struct NatsEngine {
     context: jetstream::Context,
     sessions: Vec<Stream<()>>,
     nodes: Stream<()>,
+    reports: Reports,
 }
 
 impl NatsEngine {
@@ -82,11 +84,11 @@ impl NatsEngine {
             .build(client.clone());
         let mut sessions = Vec::with_capacity(usize::from(SHARDS));
         for shard in 0..SHARDS {
-            let name = format!("s{shard}of{SHARDS}");
+            let name = session_stream(settings.cluster, shard);
             sessions.push(create_stream(&context, settings, &name, &format!("s.{shard}.*")).await?);
         }
-        let nodes = create_stream(&context, settings, &format!("nodes-of{SHARDS}"), "n.*").await?;
-        Ok(Self { cluster: settings.cluster, client, context, sessions, nodes })
+        let nodes = create_stream(&context, settings, &node_stream(settings.cluster), "n.*").await?;
+        Ok(Self { cluster: settings.cluster, client, context, sessions, nodes, reports: Reports::default() })
     }
 
     fn subject(&self, register: Register) -> String {
@@ -104,19 +106,31 @@ impl NatsEngine {
         }
     }
 
+    fn stream_name(&self, register: &Register) -> String {
+        match register {
+            Register::Session(key) => session_stream(self.cluster, shard_of(key)),
+            Register::Node(_) => node_stream(self.cluster),
+        }
+    }
+
     async fn read(&self, register: Register) -> EngineResponse {
         match self.stream(&register).get_last_raw_message_by_subject(&self.subject(register)).await {
             Ok(message) => EngineResponse::Found(Some((Sequence(message.sequence), message.payload))),
             Err(error) if matches!(error.kind(), LastRawMessageErrorKind::NoMessageFound) => {
                 EngineResponse::Found(None)
             }
-            Err(_) => EngineResponse::Refused,
+            Err(error) => {
+                let stream = self.stream_name(&register);
+                self.reports.report(&format!("NATS does not read from the stream {stream}: {error}"));
+                EngineResponse::Refused
+            }
         }
     }
 
     async fn compare_and_set(&self, register: Register, expected: Sequence, message: PublishMessage) -> EngineResponse {
         // The client would queue the message until it has reconnected, long after the response was needed.
         if self.client.connection_state() != async_nats::connection::State::Connected {
+            self.reports.report("no connection to NATS: nothing is stored");
             return EngineResponse::Refused;
         }
         let message = message.expected_last_subject_sequence(expected.0);
@@ -126,7 +140,13 @@ impl NatsEngine {
         };
         match response {
             Ok(ack) => EngineResponse::Committed(Sequence(ack.sequence)),
-            Err(error) => outcome_of(&error),
+            Err(error) => {
+                if let Some(cause) = cause_of(&error) {
+                    let stream = self.stream_name(&register);
+                    self.reports.report(&format!("NATS does not store in the stream {stream}: {cause}"));
+                }
+                outcome_of(&error)
+            }
         }
     }
 }
@@ -256,9 +276,8 @@ async fn create_stream(
     name: &str,
     subject: &str,
 ) -> Result<Stream<()>, EngineError> {
-    let name = format!("breme-{}-{name}", settings.cluster);
     let config = Config {
-        name: name.clone(),
+        name: name.to_owned(),
         subjects: vec![format!("{}.{subject}", subject_prefix(settings.cluster))],
         max_messages_per_subject: 1,
         discard: DiscardPolicy::New,
@@ -286,9 +305,17 @@ async fn create_stream(
         )));
     }
     context
-        .get_stream_no_info(&name)
+        .get_stream_no_info(name)
         .await
         .map_err(|error| EngineError::temporary(format!("cannot use the stream {name}: {error}")))
+}
+
+fn session_stream(cluster: NodeName, shard: u8) -> String {
+    format!("breme-{cluster}-s{shard}of{SHARDS}")
+}
+
+fn node_stream(cluster: NodeName) -> String {
+    format!("breme-{cluster}-nodes-of{SHARDS}")
 }
 
 /// The start of the subjects of all registers.
@@ -310,15 +337,32 @@ fn outcome_of(error: &PublishError) -> EngineResponse {
             EngineResponse::Refused
         }
         PublishErrorKind::Other => match code_of(error) {
-            // Another compare-and-set of this register is in flight, or the stream's queue is full.
+            // Another compare-and-set of this register is in flight, the stream's queue is full, or a limit is reached,
+            // which the leader checks before it proposes the message to the other servers.
             Some(
                 ErrorCode::STREAM_WRONG_LAST_SEQUENCE_CONSTANT
                 | ErrorCode::STREAM_TOO_MANY_REQUESTS
-                | ErrorCode::INSUFFICIENT_RESOURCES,
+                | ErrorCode::INSUFFICIENT_RESOURCES
+                | ErrorCode::ACCOUNT_RESOURCES_EXCEEDED
+                | ErrorCode::STREAM_STORE_FAILED,
             ) => EngineResponse::Refused,
             _ => EngineResponse::Unknown,
         },
         _ => EngineResponse::Unknown,
+    }
+}
+
+/// Why a compare-and-set was not stored, for operators; none if another one preceded it, as is usual.
+fn cause_of(error: &PublishError) -> Option<String> {
+    match (error.kind(), code_of(error)) {
+        (PublishErrorKind::WrongLastSequence, _) | (_, Some(ErrorCode::STREAM_WRONG_LAST_SEQUENCE_CONSTANT)) => None,
+        (PublishErrorKind::StreamNotFound, _) => Some("it has no leader, or was deleted".to_owned()),
+        (PublishErrorKind::TimedOut, _) => Some(format!("no response within {RESPONSE_TIMEOUT:?}")),
+        (PublishErrorKind::MaxAckPending, _) => Some(format!("{IN_FLIGHT_MAX} changes have no response yet")),
+        (_, Some(ErrorCode::INSUFFICIENT_RESOURCES)) => Some("a server has reached its max_file_store".to_owned()),
+        (_, Some(ErrorCode::ACCOUNT_RESOURCES_EXCEEDED)) => Some("the account has reached its max_store".to_owned()),
+        (_, Some(ErrorCode::STREAM_STORE_FAILED)) => Some(format!("it has reached its max_bytes: {error}")),
+        _ => Some(error.to_string()),
     }
 }
 
@@ -337,6 +381,29 @@ mod tests {
         }
         for version in ["2.9.10", "2.15.1", "1.99.99", "", "x"] {
             assert!(check_version(version).unwrap_err().to_string().contains("2.15.2"), "{version}");
+        }
+    }
+
+    fn publish_error(code: u64) -> PublishError {
+        let source = serde_json::json!({ "code": 503, "err_code": code });
+        let source: jetstream::Error = serde_json::from_value(source).unwrap();
+        PublishError::with_source(PublishErrorKind::Other, source)
+    }
+
+    #[test]
+    fn a_limit_refuses_and_is_named() {
+        for (code, limit) in [(10_023, "max_file_store"), (10_002, "max_store"), (10_077, "max_bytes")] {
+            let error = publish_error(code);
+            assert_eq!(outcome_of(&error), EngineResponse::Refused, "{code}");
+            let cause = cause_of(&error).unwrap();
+            assert!(cause.contains(limit), "{cause}");
+        }
+    }
+
+    #[test]
+    fn conflicts_are_not_named() {
+        for error in [PublishError::new(PublishErrorKind::WrongLastSequence), publish_error(10_164)] {
+            assert_eq!(cause_of(&error), None);
         }
     }
 }

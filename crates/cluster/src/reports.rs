@@ -1,4 +1,4 @@
-//! Messages for operators about other nodes. The same one is repeated only after some time.
+//! Messages for operators about other nodes and the engine. The same one is repeated only after some time.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ const MESSAGES_MAX: usize = 32;
 
 /// The last messages.
 #[derive(Debug, Default)]
-pub(super) struct Reports(Mutex<HashMap<String, Instant>>);
+pub(crate) struct Reports(Mutex<HashMap<String, Instant>>);
 
 impl Reports {
-    pub(super) fn report(&self, message: &str) {
+    pub(crate) fn report(&self, message: &str) {
         if self.is_news(message, Instant::now()) {
             eprintln!("breme session: {message}");
         }
