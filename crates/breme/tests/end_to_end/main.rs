@@ -40,6 +40,7 @@ mod load_view;
 mod loading;
 mod lost_server;
 #[path = "../../../cluster/tests/engines/nats_servers.rs"]
+#[allow(dead_code)] // the engines' tests use what these do not
 mod nats_servers;
 mod peers;
 #[path = "../../../wiki-database/tests/postgres_server/mod.rs"]

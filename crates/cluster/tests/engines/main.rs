@@ -5,4 +5,5 @@
 mod contract;
 mod embedded;
 mod nats;
+mod nats_engine;
 mod nats_servers;

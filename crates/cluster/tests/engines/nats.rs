@@ -1,25 +1,46 @@
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use breme_cluster::engine::{EngineError, NatsEngine, NatsSettings};
-use breme_session::{EngineResponse, NodeName, Sequence};
+use breme_cluster::engine::{Engine, EngineError, NatsEngine, NatsSettings, SHARDS};
+use breme_session::{EngineRequest, EngineResponse, NodeName, Register, Sequence};
+use bytes::Bytes;
+use futures_util::future::join_all;
 
 use crate::contract::{self, execute, read, session, set};
-use crate::nats_servers::NatsServers;
+use crate::nats_engine::{PATIENCE, connect, limit_stream};
+use crate::nats_servers::{NatsServers, StorageLimit};
 
-fn settings(servers: &NatsServers) -> NatsSettings {
-    NatsSettings { servers: servers.addresses(), cluster: NodeName::new("test").unwrap(), replicas: 3 }
+/// Waits until the register has this value: a leader that thaws may show an older one. Returns its sequence.
+async fn until_read(engine: &NatsEngine, register: Register, value: &Bytes) -> Sequence {
+    let begun = Instant::now();
+    loop {
+        match read(engine, register).await {
+            Some((sequence, found)) if found == value => return sequence,
+            found => assert!(begun.elapsed() < PATIENCE, "{register} is at {:?}", found.map(|(sequence, _)| sequence)),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
-/// The servers need some time to elect leaders.
-async fn connect(servers: &NatsServers) -> NatsEngine {
-    for _ in 0..600 {
-        match NatsEngine::connect(&settings(servers)).await {
-            Ok(engine) => return engine,
-            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+/// Commits a value. An attempt whose outcome was unknown may have been the commit.
+async fn write(engine: &NatsEngine, register: Register, expected: Sequence, value: impl Into<Bytes>) -> Sequence {
+    let value = value.into();
+    match execute(engine, set(register, expected, value.clone())).await {
+        EngineResponse::Committed(sequence) => sequence,
+        _ => until_read(engine, register, &value).await,
+    }
+}
+
+/// Executes a request that cannot be stored, until this is certain.
+async fn until_refused(engine: &NatsEngine, request: EngineRequest) {
+    let begun = Instant::now();
+    loop {
+        match engine.execute(request.clone()).await {
+            EngineResponse::Refused => return,
+            EngineResponse::Unknown if begun.elapsed() < PATIENCE => {}
+            other => panic!("not refused: {other:?}"),
         }
     }
-    NatsEngine::connect(&settings(servers)).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -37,13 +58,7 @@ async fn commits_survive_the_loss_of_each_server() {
     for round in 0..3 {
         servers.kill(round);
         for (number, sequence) in sequences.iter_mut().enumerate() {
-            // An unknown outcome may have been a commit: then the value is the written one.
-            let register = session(number as u8);
-            let value = format!("{round} {number}");
-            *sequence = match execute(&engine, set(register, *sequence, value.clone())).await {
-                EngineResponse::Committed(sequence) => sequence,
-                _ => read(&engine, register).await.filter(|(_, found)| *found == value).expect("the value").0,
-            };
+            *sequence = write(&engine, session(number as u8), *sequence, format!("{round} {number}")).await;
         }
         servers.start_again(round);
         for (number, sequence) in sequences.iter().enumerate() {
@@ -51,6 +66,136 @@ async fn commits_survive_the_loss_of_each_server() {
             assert_eq!(read(&engine, session(number as u8)).await, Some((*sequence, value.into())));
         }
     }
+}
+
+/// Each server in turn stops responding: the others replace it, and when it thaws, nothing has changed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_frozen_server_stops_nothing() {
+    let servers = NatsServers::start();
+    let engine = connect(&servers).await;
+    let mut sequences = [Sequence::ABSENT; SHARDS as usize];
+    for round in 0..3 {
+        servers.freeze(round);
+        for (number, sequence) in sequences.iter_mut().enumerate() {
+            *sequence = write(&engine, session(number as u8), *sequence, format!("{round} {number}")).await;
+        }
+        servers.thaw(round);
+        for (number, sequence) in sequences.iter().enumerate() {
+            let value = Bytes::from(format!("{round} {number}"));
+            assert_eq!(until_read(&engine, session(number as u8), &value).await, *sequence);
+        }
+    }
+}
+
+/// Without a majority nothing is stored. What was tried meanwhile may take effect later, but nothing else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_frozen_servers_stop_changes_until_they_thaw() {
+    let servers = NatsServers::start();
+    let engine = connect(&servers).await;
+    let registers: Vec<_> = (0..SHARDS).map(session).collect();
+    let mut stored = Vec::new();
+    for register in &registers {
+        stored.push(write(&engine, *register, Sequence::ABSENT, "before").await);
+    }
+    servers.freeze(0);
+    servers.freeze(1);
+    let try_one = |(register, expected): (&Register, &Sequence)| engine.execute(set(*register, *expected, "tried"));
+    for response in join_all(registers.iter().zip(&stored).map(try_one)).await {
+        assert!(matches!(response, EngineResponse::Refused | EngineResponse::Unknown), "{response:?}");
+    }
+    servers.thaw(0);
+    servers.thaw(1);
+    for (register, before) in registers.into_iter().zip(stored) {
+        let begun = Instant::now();
+        loop {
+            let (sequence, found) = read(&engine, register).await.expect("a value");
+            if found == "after" {
+                break;
+            }
+            let is_settled = if found == "before" { sequence == before } else { found == "tried" && sequence > before };
+            assert!(is_settled, "{found:?} at {sequence:?}, after {before:?}");
+            assert!(begun.elapsed() < PATIENCE, "{register} is not stored after the thaw");
+            let _ = engine.execute(set(register, sequence, "after")).await;
+        }
+    }
+}
+
+/// A stream at its `max_bytes` refuses what does not fit; it stores smaller changes, and the other streams do all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_stream_refuses_and_loses_nothing() {
+    let servers = NatsServers::start();
+    let engine = connect(&servers).await;
+    // The last one is in another stream.
+    let [kept, changed, new, other] = [0, SHARDS, 2 * SHARDS, 1].map(session);
+    let kept_at = write(&engine, kept, Sequence::ABSENT, "kept").await;
+    let first = write(&engine, changed, Sequence::ABSENT, "first").await;
+    limit_stream(&servers, 0, Some(2_048)).await;
+    let large = Bytes::from(vec![b'x'; 65_536]);
+    until_refused(&engine, set(changed, first, large.clone())).await;
+    until_refused(&engine, set(new, Sequence::ABSENT, large.clone())).await;
+    assert_eq!(read(&engine, changed).await, Some((first, "first".into())));
+    assert_eq!(read(&engine, new).await, None);
+    let second = write(&engine, changed, first, "second").await;
+    write(&engine, other, Sequence::ABSENT, large.clone()).await;
+    limit_stream(&servers, 0, None).await;
+    let third = write(&engine, changed, second, large.clone()).await;
+    assert!(third > second);
+    write(&engine, new, Sequence::ABSENT, large).await;
+    assert_eq!(read(&engine, kept).await, Some((kept_at, "kept".into())));
+}
+
+/// Fills one stream until a limit refuses the next value. Returns what was stored, and the register of that value.
+async fn fill(engine: &NatsEngine, value: &Bytes) -> (Vec<(Register, Sequence)>, Register) {
+    let mut stored = Vec::new();
+    for register in (0..=u8::MAX).step_by(usize::from(SHARDS)).map(session) {
+        let mut response = EngineResponse::Unknown;
+        // An election, too, refuses for some time.
+        for _ in 0..10 {
+            response = engine.execute(set(register, Sequence::ABSENT, value.clone())).await;
+            if !matches!(response, EngineResponse::Refused | EngineResponse::Unknown) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        match response {
+            EngineResponse::Committed(sequence) => stored.push((register, sequence)),
+            _ => return (stored, register),
+        }
+    }
+    panic!("{} values of {} bytes have not reached the limit", stored.len(), value.len());
+}
+
+/// What was acknowledged before the limit of an account is readable; when there is room again, all goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_account_refuses_and_loses_nothing() {
+    let mut servers = NatsServers::start_within(StorageLimit::Account(3_000));
+    let engine = connect(&servers).await;
+    let value = Bytes::from(vec![b'x'; 131_072]);
+    let (stored, refused) = fill(&engine, &value).await;
+    assert!(!stored.is_empty());
+    for (register, sequence) in &stored {
+        assert_eq!(until_read(&engine, *register, &value).await, *sequence);
+    }
+    servers.restart_within(StorageLimit::Account(300_000));
+    for (register, sequence) in stored {
+        assert_eq!(until_read(&engine, register, &value).await, sequence);
+    }
+    write(&engine, refused, Sequence::ABSENT, value).await;
+}
+
+/// Servers at their `max_file_store` lead no stream, so that nothing can be read until there is room again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn full_servers_lose_nothing() {
+    let mut servers = NatsServers::start_within(StorageLimit::Server(1_000));
+    let engine = connect(&servers).await;
+    let value = Bytes::from(vec![b'x'; 131_072]);
+    let (stored, refused) = fill(&engine, &value).await;
+    assert!(!stored.is_empty());
+    servers.restart_within(StorageLimit::Ample);
+    for (register, sequence) in stored {
+        assert_eq!(until_read(&engine, register, &value).await, sequence);
+    }
+    write(&engine, refused, Sequence::ABSENT, value).await;
 }
 
 #[tokio::test]

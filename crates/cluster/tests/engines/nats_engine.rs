@@ -1,0 +1,49 @@
+//! The engine on the servers of a test, and the limits of its streams.
+
+use std::time::{Duration, Instant};
+
+use async_nats::jetstream::{self, stream::Config};
+use breme_cluster::engine::{NatsEngine, NatsSettings, SHARDS};
+use breme_session::NodeName;
+use tokio::time::sleep;
+
+use crate::nats_servers::NatsServers;
+
+/// Time limit for what servers do on a busy machine: elections, catching up.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Pause between attempts.
+const PAUSE: Duration = Duration::from_millis(100);
+const CLUSTER: &str = "test";
+
+/// The servers need some time to elect leaders.
+pub(crate) async fn connect(servers: &NatsServers) -> NatsEngine {
+    let settings = NatsSettings { servers: servers.addresses(), cluster: NodeName::new(CLUSTER).unwrap(), replicas: 3 };
+    let begun = Instant::now();
+    loop {
+        match NatsEngine::connect(&settings).await {
+            Ok(engine) => return engine,
+            Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// Limits a stream of sessions to what it holds and this many bytes more; none removes the limit.
+pub(crate) async fn limit_stream(servers: &NatsServers, shard: u8, room: Option<u64>) {
+    let begun = Instant::now();
+    while let Err(error) = try_limit(servers, shard, room).await {
+        assert!(begun.elapsed() < PATIENCE, "{error}");
+        sleep(PAUSE).await;
+    }
+}
+
+async fn try_limit(servers: &NatsServers, shard: u8, room: Option<u64>) -> Result<(), async_nats::Error> {
+    let addresses = servers.addresses();
+    let client = async_nats::connect(addresses.split(',').collect::<Vec<_>>()).await?;
+    let context = jetstream::new(client);
+    let stream = context.get_stream(format!("breme-{CLUSTER}-s{shard}of{SHARDS}")).await?;
+    let info = stream.cached_info();
+    let max_bytes = room.map_or(-1, |room| (info.state.bytes + room) as i64);
+    context.update_stream(Config { max_bytes, ..info.config.clone() }).await?;
+    Ok(())
+}
