@@ -1,12 +1,14 @@
 //! A PostgreSQL server for tests, from Debian's package.
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use parking_lot::Mutex;
 
 /// A server with a Unix socket in its own folder. Its shell waits for the end of its standard input, which ends with
-/// this process in any case; then it removes everything.
+/// this process in any case; then it removes everything. It has a process group of its own: a signal to that of the tests
+/// would end `initdb` and `pg_ctl` half-way, or the shell before it has removed anything.
 pub(crate) struct Server {
     folder: String,
     shell: Mutex<Shell>,
@@ -73,7 +75,7 @@ impl Server {
         let words: Vec<&str> = if as_root { user.to_vec() } else { Vec::new() };
         let words = [&words[..], &["sh", "-c", SCRIPT]].concat();
         let mut command = Command::new(words[0]);
-        command.args(&words[1..]).current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args(&words[1..]).current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         command.env("ADDRESS", &secured.address).env("CERTIFICATE", &secured.certificate).env("KEY", &secured.key);
         let mut process = command.spawn().unwrap();
         let (input, output) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
