@@ -7,10 +7,25 @@ use super::messages::{Call, HandOver, HandOverAnswer, Moment, Output};
 use super::sessions::{Phase, Session, Wanted};
 use super::tenure::Leaving;
 use crate::id::SessionKey;
-use crate::name::NodeName;
+use crate::name::{NodeName, Owner};
 use crate::record::SessionState;
 
 impl Machine {
+    pub(crate) fn request_hand_over(&mut self, at: Moment, key: SessionKey, owner: Owner) {
+        let Some(to) = self.myself() else { return };
+        let call = Call(self.number());
+        self.calls.insert(call, key);
+        self.set_phase(key, Phase::Requesting { call, until: at.now + self.settings.response_max, owner });
+        let question = HandOver { session: key, to };
+        self.outputs.push(Output::RequestHandOver {
+            call,
+            to: owner.node,
+            address: self.address(&owner.node),
+            question,
+        });
+    }
+
+    /// Another node requests a session.
     pub(crate) fn take_question(&mut self, at: Moment, from: NodeName, call: Call, question: HandOver) {
         let HandOver { session: key, to } = question;
         let wanted = Wanted { from, call, to, until: at.now + self.settings.response_max };

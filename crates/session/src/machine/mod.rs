@@ -1,18 +1,21 @@
 //! The ownership protocol as a state machine. The crate's documentation describes it.
 
 mod agenda;
+mod claims;
 mod commits;
 mod ends;
-mod finding;
 mod hand_overs;
+mod hints;
 mod membership;
 mod messages;
 mod nodes;
+mod owner_lookup;
 mod requests;
-mod serving;
+mod routing;
 mod sessions;
 mod statistics;
 mod tenure;
+mod turns;
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -32,7 +35,7 @@ use self::membership::Membership;
 use self::nodes::Node;
 use self::requests::Request;
 use self::sessions::Session;
-use crate::engine::{EngineRequest, EngineResponse};
+use crate::engine::{EngineRequest, EngineResponse, Register};
 use crate::id::SessionKey;
 use crate::name::{Incarnation, NodeName};
 use crate::record::OperationId;
@@ -183,6 +186,11 @@ impl Machine {
 
     fn emit(&mut self, event: Event) {
         self.outputs.push(Output::Event(event));
+    }
+
+    fn report_damaged(&mut self, register: Register) {
+        self.statistics.damaged += 1;
+        self.emit(Event::Damaged(register));
     }
 }
 

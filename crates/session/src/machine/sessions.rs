@@ -1,14 +1,16 @@
 //! Sessions as this node sees them: what it knows of each, and what is under way.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use breme_base::Instant;
+use bytes::Bytes;
 
-use super::Machine;
 use super::agenda::Timer;
 use super::messages::{Call, Moment, RequestNumber, Ticket};
 use super::tenure::Tenure;
-use crate::engine::{EngineResponse, Sequence};
+use super::{Machine, Requester};
+use crate::engine::{EngineRequest, EngineResponse, Register, Sequence};
 use crate::id::SessionKey;
 use crate::name::{NodeName, Owner};
 use crate::record::SessionRecord;
@@ -233,6 +235,40 @@ impl Machine {
             Phase::Fresh | Phase::Unread => {}
         }
         self.advance(at, key);
+    }
+
+    /// Reads a session's register. Also returns how long to wait for the response.
+    pub(crate) fn request_read(&mut self, at: Moment, key: SessionKey) -> (Ticket, Instant) {
+        let ticket =
+            self.request_engine(Requester::Session(key), EngineRequest::Read { register: Register::Session(key) });
+        (ticket, at.now + self.settings.response_max)
+    }
+
+    /// Like [`Self::request_read`], for a compare-and-set.
+    pub(crate) fn request_write(
+        &mut self,
+        at: Moment,
+        key: SessionKey,
+        expected: Sequence,
+        value: Bytes,
+        lifetime: Duration,
+    ) -> (Ticket, Instant) {
+        let register = Register::Session(key);
+        let request = EngineRequest::CompareAndSet { register, expected, value, time_to_live: Some(lifetime) };
+        (self.request_engine(Requester::Session(key), request), at.now + self.settings.response_max)
+    }
+
+    pub(crate) fn pause_session(&mut self, at: Moment, key: SessionKey) {
+        let until = self.end_of_pause(at, key);
+        self.set_phase(key, Phase::Pausing { until });
+    }
+
+    pub(crate) fn end_of_pause(&mut self, at: Moment, key: SessionKey) -> Instant {
+        let tries = self.sessions.get_mut(&key).map_or(0, |session| {
+            session.tries += 1;
+            session.tries - 1
+        });
+        at.now + self.settings.pause(tries)
     }
 
     /// Stops waiting for the response to a request about the session.

@@ -1,5 +1,6 @@
-//! Runs requests on the state in memory, in turn; their responses wait for confirmation.
+//! Requests take turns on the state in memory; their responses wait for confirmation.
 
+use breme_base::Instant;
 use bytes::Bytes;
 
 use super::Machine;
@@ -11,7 +12,6 @@ use crate::engine::Sequence;
 use crate::id::SessionKey;
 use crate::record::{SessionRecord, SessionState};
 use crate::settings::Durability;
-use breme_base::Instant;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Applied {
