@@ -159,7 +159,7 @@ impl Node {
     pub fn begin(&self, session: SessionTarget, access: Access, hops: u8) -> Waiting {
         let (signal, wait) = oneshot::channel();
         let mut number = RequestNumber(0);
-        self.0.take_in(|state| {
+        self.0.submit(|state| {
             number = RequestNumber(state.number());
             state.requests.insert(number, RequestEntry::new(signal, state.now));
             Some(Input::Begin { request: number, session, access, hops })
@@ -170,7 +170,7 @@ impl Node {
     /// Another node requests a session; returns the answer.
     pub(crate) async fn hand_over(&self, from: NodeName, question: HandOver) -> HandOverAnswer {
         let (respond, response) = oneshot::channel();
-        self.0.take_in(|state| {
+        self.0.submit(|state| {
             if state.questions.len() >= QUESTIONS_MAX {
                 return None;
             }
@@ -184,20 +184,20 @@ impl Node {
 
     /// Reports that a supervisor has seen this process of a node exit: its sessions need not wait for its lease.
     pub fn exited(&self, node: NodeName, nonce: u64) {
-        self.0.take_in(|_| Some(Input::Exited { node, nonce }));
+        self.0.submit(|_| Some(Input::Exited { node, nonce }));
     }
 
     /// Begins to hand all sessions over. The node remains a member: it still serves sessions that no other node takes.
     pub fn drain(&self) {
         self.0.is_draining.store(true, Ordering::Relaxed);
-        self.0.take_in(|_| Some(Input::Drain));
+        self.0.submit(|_| Some(Input::Drain));
     }
 
     /// Begins to hand all sessions over and to leave, completed at [`Membership::Left`]. Later requests are refused if
     /// no other node takes them, so a server should stop listening first.
     pub fn leave(&self) {
         self.0.is_draining.store(true, Ordering::Relaxed);
-        self.0.take_in(|_| Some(Input::Leave));
+        self.0.submit(|_| Some(Input::Leave));
     }
 
     /// Whether it hands its sessions over, or has done so.
@@ -256,24 +256,24 @@ impl NodeInner {
     /// Passes the input from `prepare` to the machine, and executes its outputs.
     ///
     /// A machine that has panicked gets no more inputs: its lease expires, and other nodes take its sessions.
-    fn take_in(self: &Arc<Self>, prepare: impl FnOnce(&mut LockedState) -> Option<Input>) {
-        let errands = {
+    fn submit(self: &Arc<Self>, prepare: impl FnOnce(&mut LockedState) -> Option<Input>) {
+        let outputs = {
             let Ok(mut state) = self.state.lock() else { return };
             // The clock is read under the lock, so that moments never decrease.
             let moment = clock::moment();
             state.now = moment.now;
             let Some(input) = prepare(&mut state) else { return };
-            let errands = state.handle(moment, input);
+            let outputs = state.handle(moment, input);
             let deadline = state.deadline();
             if deadline < state.timer {
                 state.timer = deadline;
                 self.wake.notify_one();
             }
-            self.note_membership(&mut state, &errands);
-            errands
+            self.note_membership(&mut state, &outputs);
+            outputs
         };
-        for errand in errands {
-            self.run(errand);
+        for output in outputs {
+            self.execute(output);
         }
     }
 
@@ -291,9 +291,10 @@ impl NodeInner {
         });
     }
 
-    fn run(self: &Arc<Self>, errand: Output) {
+    /// Executes an output that is not for a request or question of this node.
+    fn execute(self: &Arc<Self>, output: Output) {
         let node = Arc::downgrade(self);
-        match errand {
+        match output {
             Output::Engine { ticket, request } => {
                 let engine = Arc::clone(&self.engine);
                 let is_commit = matches!(request, EngineRequest::CompareAndSet { register: Register::Session(_), .. });
@@ -301,7 +302,7 @@ impl NodeInner {
                     let sent = clock::moment().now;
                     let response = engine.execute(request).await;
                     let Some(node) = node.upgrade() else { return };
-                    node.take_in(|state| {
+                    node.submit(|state| {
                         if is_commit && matches!(response, EngineResponse::Committed(_)) {
                             state.times.commit.record(state.now.since(sent));
                         }
@@ -313,8 +314,10 @@ impl NodeInner {
                 let (peers, limit) = (self.peers.clone(), self.settings.response_max);
                 self.runtime.spawn(async move {
                     // Without a response the machine reads the record again.
-                    if let Ok(Some(answer)) = timeout(limit, peers.request_hand_over(&address, question)).await {
-                        bring(&node, Input::Answered { call, answer });
+                    if let Ok(Some(answer)) = timeout(limit, peers.request_hand_over(&address, question)).await
+                        && let Some(node) = node.upgrade()
+                    {
+                        node.submit(|_| Some(Input::Answered { call, answer }));
                     }
                 });
             }
@@ -324,7 +327,7 @@ impl NodeInner {
         }
     }
 
-    fn take_news(self: &Arc<Self>, change: NodeChange) {
+    fn report_change(self: &Arc<Self>, change: NodeChange) {
         let NodeChange { register, sequence, value } = change;
         if let Register::Node(name) = register
             && NodeRecord::decode(&name, &value).is_ok_and(|record| record.state == NodeState::Over)
@@ -332,12 +335,12 @@ impl NodeInner {
             // Ignored without a forwarded request.
             let _ = self.over.send(name);
         }
-        self.take_in(|_| Some(Input::Watched { register, sequence, value }));
+        self.submit(|_| Some(Input::Watched { register, sequence, value }));
     }
 
     /// Calls the machine if its deadline has come. Returns the time until the next one.
     fn keep_time(self: &Arc<Self>) -> Duration {
-        self.take_in(|state| (state.deadline() <= state.now).then_some(Input::Time));
+        self.submit(|state| (state.deadline() <= state.now).then_some(Input::Time));
         let Ok(mut state) = self.state.lock() else { return LOOK_EVERY };
         state.timer = state.deadline();
         state.timer.since(clock::moment().now).min(LOOK_EVERY)
@@ -364,9 +367,9 @@ impl LockedState {
     fn handle(&mut self, moment: Moment, input: Input) -> Vec<Output> {
         let mut outputs = std::mem::take(&mut self.outputs);
         self.machine.handle(moment, input, &mut outputs);
-        let errands = outputs.drain(..).filter_map(|output| self.deliver(output)).collect();
+        let others = outputs.drain(..).filter_map(|output| self.deliver(output)).collect();
         self.outputs = outputs;
-        errands
+        others
     }
 
     /// Delivers an output to a request, or to a requesting node; returns any other one.
@@ -389,12 +392,6 @@ impl LockedState {
     }
 }
 
-fn bring(node: &Weak<NodeInner>, input: Input) {
-    if let Some(node) = node.upgrade() {
-        node.take_in(|_| Some(input));
-    }
-}
-
 async fn keep_time(node: Weak<NodeInner>, wake: Arc<Notify>) {
     loop {
         let Some(pause) = node.upgrade().map(|node| node.keep_time()) else { return };
@@ -411,7 +408,7 @@ async fn keep_watch(node: Weak<NodeInner>, engine: Arc<dyn Engine>) {
         if let Ok(mut changes) = engine.watch_nodes().await {
             while let Some(change) = changes.recv().await {
                 let Some(node) = node.upgrade() else { return };
-                node.take_news(change);
+                node.report_change(change);
             }
         }
         sleep(WATCH_PAUSE).await;

@@ -131,7 +131,7 @@ impl RequestGuard {
     /// Passes `input` to the machine; the receiver gets the result.
     fn step(&self, stage: Stage, input: Input) -> oneshot::Receiver<Signal> {
         let (signal, next) = oneshot::channel();
-        self.node.0.take_in(|state| {
+        self.node.0.submit(|state| {
             state.go_on(self.number, stage, signal);
             Some(input)
         });
@@ -147,7 +147,7 @@ impl RequestGuard {
 impl Drop for RequestGuard {
     fn drop(&mut self) {
         if !self.is_over {
-            self.node.0.take_in(|state| state.leave(self.number));
+            self.node.0.submit(|state| state.leave(self.number));
         }
     }
 }
@@ -286,7 +286,7 @@ impl Forwarded {
         let Self { guard, .. } = self;
         let request = guard.number;
         let result = ForwardResult::Responded { by };
-        guard.node.0.take_in(|state| state.end(request).map(|()| Input::ForwardEnded { request, result }));
+        guard.node.0.submit(|state| state.end(request).map(|()| Input::ForwardEnded { request, result }));
         guard.close();
     }
 
