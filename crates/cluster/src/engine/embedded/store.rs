@@ -10,6 +10,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, Transactio
 
 use crate::clock::moment;
 use crate::engine::{EngineError, NodeChange};
+use crate::reports::Reports;
 
 const FILE: &str = "sessions.db";
 /// Marks the file as breme's (SQLite's `application_id`): "brem".
@@ -19,9 +20,6 @@ const VERSION: i32 = 1;
 const LOG_BYTES_MAX: i64 = 64 << 20;
 /// Number of expired registers deleted at a time, so that requests do not wait long.
 const PURGE_MAX: usize = 1_000;
-/// Minimum interval between reports of the same error: on a full disk, small transactions succeed between those that
-/// fail.
-const REPORT_INTERVAL_MS: i64 = 10_000;
 
 /// A value may expire later than requested, by its lifetime divided by this: then the next changes keep its expiry, and
 /// need not update the index.
@@ -59,8 +57,8 @@ pub(super) struct Store {
     clock: Clock,
     /// `None` after a failed commit, until it is reopened: only the file shows what took effect.
     connection: Option<Connection>,
-    /// The last reported error, and when.
-    reported: Option<(String, i64)>,
+    /// On a full disk, small transactions succeed between those that fail with the same error.
+    reports: Reports,
 }
 
 /// Milliseconds since 1970, without the jumps of the system's clock while the process runs: a jump must not end
@@ -87,7 +85,7 @@ impl Store {
             .map_err(|error| EngineError::new(format!("cannot create the folder {}: {error}", folder.display())))?;
         let path = folder.join(FILE);
         let connection = connect(&path, durability)?;
-        Ok(Self { path, durability, clock: Clock::start(), connection: Some(connection), reported: None })
+        Ok(Self { path, durability, clock: Clock::start(), connection: Some(connection), reports: Reports::default() })
     }
 
     /// Executes the requests in order, in one transaction.
@@ -99,7 +97,7 @@ impl Store {
                 if failure.in_commit {
                     self.connection = None;
                 }
-                self.report(&failure.error);
+                self.reports.report(&format!("{}: {}", self.path.display(), failure.error));
                 requests.iter().map(|request| failure.response_to(request)).collect()
             }
         }
@@ -126,15 +124,6 @@ impl Store {
             None => connect(&self.path, self.durability)?,
         };
         Ok(self.connection.insert(connection))
-    }
-
-    fn report(&mut self, error: &str) {
-        let now = self.clock.now();
-        let is_known = |(known, at): &(String, i64)| known == error && now - at < REPORT_INTERVAL_MS;
-        if !self.reported.as_ref().is_some_and(is_known) {
-            eprintln!("breme session: {}: {error}", self.path.display());
-            self.reported = Some((error.to_owned(), now));
-        }
     }
 }
 
