@@ -163,12 +163,6 @@ impl Histogram {
         ascending.iter().map(&mut within).collect()
     }
 
-    /// The fraction of the samples that are at most `nanos`; 0 if there is none.
-    #[must_use]
-    pub fn fraction_within(&self, nanos: u64) -> f64 {
-        if self.is_empty() { 0.0 } else { self.count_between(0, nanos) as f64 / self.count() as f64 }
-    }
-
     /// For the writers of files.
     pub(crate) fn counts(&self) -> &Counts<u64> {
         self.counts.as_ref().unwrap_or(&EMPTY)
@@ -277,7 +271,7 @@ mod tests {
     fn nothing_recorded_gives_zeros() {
         let histogram = Histogram::new();
         assert_eq!((histogram.count(), histogram.min(), histogram.max(), histogram.quantile(0.5)), (0, 0, 0, 0));
-        assert_eq!((histogram.mean(), histogram.stdev(), histogram.fraction_within(5)), (0.0, 0.0, 0.0));
+        assert_eq!((histogram.mean(), histogram.stdev()), (0.0, 0.0));
     }
 
     #[test]
@@ -302,10 +296,8 @@ mod tests {
     }
 
     #[test]
-    fn fractions_and_counts_between() {
+    fn counts_between() {
         let histogram = histogram_of(&[10, 20, 30, 40]);
-        assert_eq!(histogram.fraction_within(20), 0.5);
-        assert_eq!(histogram.fraction_within(u64::MAX), 1.0);
         assert_eq!(histogram.count_between(15, 30), 2);
         assert_eq!(histogram.count_between(31, 30), 0);
     }

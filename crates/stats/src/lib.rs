@@ -11,8 +11,8 @@
 //! | [`hodges_lehmann`], [`paired_ratio`] | centre and interval of a few blocks, by signed ranks: exact and robust against outliers |
 //! | [`signed_rank_p`], [`holm()`], [`false_discovery_rates`] | their p-value; corrections for many tests at once |
 //! | [`TrimmedMean`], [`Looks`] | centre and interval of a growing number of blocks, by Student's t; the confidence required at each look |
-//! | [`student_p_below`] | Student's test of the plain mean |
-//! | [`welch_p_above`] | the same test for two runs |
+//! | [`student_p`], [`student_quantile`] | Student's distribution |
+//! | [`welch_p_above`] | Student's test for the means of two runs |
 //! | [`geometric_mean`], [`noise_floor`] | one arm run twice in each block: its value, and how much trials of the same arm differ |
 //! | [`rank_sum`] | centre and interval for two runs without common blocks |
 //! | [`TheilSen`] | a line through the values of several runs: its slope, with an exact interval |
@@ -69,10 +69,8 @@ pub use quantile_text::write as write_quantile_text;
 pub use rank_sum::{rank_sum_p_above, rank_sum_p_min};
 pub use replicates::{FLOOR_CONFIDENCE, geometric_mean, noise_floor};
 pub use required_blocks::{MORE_BLOCKS_MAX, more_blocks};
-pub use signed_rank::{
-    Estimate, VALUES_MAX, hodges_lehmann, paired_ratio, signed_rank_p, signed_rank_p_above, signed_rank_p_below,
-};
-pub use student::{student_p, student_p_above, student_p_below, student_quantile};
+pub use signed_rank::{Estimate, VALUES_MAX, hodges_lehmann, paired_ratio, signed_rank_p};
+pub use student::{student_p, student_quantile};
 pub use theil_sen::TheilSen;
 pub use trimmed_mean::{Trim, TrimmedMean};
 pub use welch::welch_p_above;
