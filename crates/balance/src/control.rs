@@ -196,12 +196,6 @@ impl Group {
         self.state().changes.take()
     }
 
-    /// Changes dropped because they were not taken.
-    #[must_use]
-    pub fn changes_dropped(&self) -> u64 {
-        self.state().changes.dropped
-    }
-
     /// All upstreams in the order of the list, then removed ones with outstanding requests.
     #[must_use]
     pub fn states(&self, now: Instant) -> Vec<UpstreamState> {

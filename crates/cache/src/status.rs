@@ -68,11 +68,6 @@ impl CacheStatus {
         Self { forwarded: Some(why), ttl_s: None, ..Self::hit(0) }
     }
 
-    #[must_use]
-    pub fn is_fresh_hit(&self) -> bool {
-        self.forwarded.is_none() && self.ttl_s.is_some_and(|ttl| ttl >= 0)
-    }
-
     /// Appends the field value. `name` is a token.
     pub fn write(&self, name: &str, out: &mut Vec<u8>) {
         out.extend_from_slice(name.as_bytes());
@@ -134,6 +129,5 @@ mod tests {
         ] {
             assert_eq!(text(status), expected);
         }
-        assert!(CacheStatus::hit(0).is_fresh_hit() && !CacheStatus::hit(-1).is_fresh_hit() && !stale.is_fresh_hit());
     }
 }

@@ -125,12 +125,6 @@ impl ServerConnection {
         self.close || self.request_state == RequestState::Over
     }
 
-    /// Content received of this request, without framing; after the response, bytes drained.
-    #[must_use]
-    pub fn content_received(&self) -> u64 {
-        self.content_bytes
-    }
-
     /// Requests accepted on this connection.
     #[must_use]
     pub fn request_count(&self) -> u64 {
