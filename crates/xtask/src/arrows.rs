@@ -33,9 +33,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("proxy", &["base", "node", "http", "http1", "server", "cache", "balance"]),
     ("link", &["base", "node"]),
     // applications: ordinary axum services
-    ("serving", &[]),
+    ("axum-server", &[]),
     ("wiki-database", &[]),
-    ("wiki", &["base", "serving", "wiki-database"]),
+    ("wiki", &["axum-server", "base", "wiki-database"]),
     ("cluster", &["base", "session", "sys"]),
     // world: never HTTP
     ("sys", &["base"]),
@@ -45,7 +45,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("sim", &["base", "node"]),
     // commands and what they have in common
     ("admin", &["base", "node", "http", "http1", "server", "sys", "driver", "subject"]),
-    ("command", &["admin", "base", "node", "http", "toml", "sys", "driver", "serving"]),
+    ("command", &["admin", "base", "node", "http", "toml", "sys", "driver", "axum-server"]),
     (
         "load-command",
         &[
@@ -77,6 +77,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "breme",
         &[
             "admin",
+            "axum-server",
             "base",
             "command",
             "import",
@@ -95,7 +96,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "judge",
             "report",
             "runner",
-            "serving",
             "session",
             "subject",
             "cluster",

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use breme_axum_server::Limits;
 use breme_cluster::engine::NatsSettings;
 use breme_command::configuration;
 use breme_command::failure::Failure;
@@ -11,7 +12,6 @@ use breme_command::serving::application::LimitFlags;
 use breme_command::serving::{ListenPlace, TlsFlags, at_least_one, listen_address, resolve};
 use breme_command::units;
 use breme_driver::Address;
-use breme_serving::Limits;
 use breme_session::{Durability, NodeName, Reads, Route, Settings};
 use clap::{Command, ValueEnum};
 

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use breme_admin::{Maintenance, Readiness, ReloadStatus};
+use breme_axum_server::{Application, Incoming, Limits, Listener, Response, Router, serve};
 use breme_cluster::applications;
 use breme_cluster::layer::{ClientAddress, Cookies, SessionLayer};
 use breme_cluster::node::{Membership, Node};
@@ -12,7 +13,6 @@ use breme_cluster::xsl::{Transformer, TransformerLimits};
 use breme_command::failure::Failure;
 use breme_command::serving::application::listen;
 use breme_command::serving::{ListenPlace, Reloading, Tls};
-use breme_serving::{Application, Incoming, Limits, Listener, Response, Router, serve};
 use breme_session::{Event, NodeName};
 use http::Request;
 use tokio::net::TcpListener;

@@ -2,13 +2,13 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use breme_axum_server::Limits;
 use breme_command::configuration;
 use breme_command::failure::Failure;
 use breme_command::serving::application::LimitFlags;
 use breme_command::serving::{ListenPlace, at_least_one, listen_address};
 use breme_command::units;
 use breme_driver::Address;
-use breme_serving::Limits;
 use breme_wiki::accounts::Scope;
 use breme_wiki::lab::PageBytes;
 use clap::{Command, Subcommand, ValueEnum};

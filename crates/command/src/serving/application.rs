@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use breme_admin::Readiness;
-use breme_serving::{Limits, Listener};
+use breme_axum_server::{Limits, Listener};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};

@@ -100,7 +100,7 @@ impl Application {
     }
 }
 
-impl breme_serving::Application for Application {
+impl breme_axum_server::Application for Application {
     async fn respond(&self, request: Request<Incoming>, peer: IpAddr) -> Response {
         Self::respond(self, request, peer).await
     }

@@ -1,5 +1,5 @@
-//! Connects an axum application to sockets: HTTP/1.1 by hyper, with or without TLS, with limits on connections and
-//! times.
+//! The server of axum applications: HTTP/1.1 by hyper, with or without TLS. Connections, heads and times are limited,
+//! and a stopped server completes the requests in progress.
 
 use std::convert::Infallible;
 use std::io;
@@ -27,7 +27,6 @@ use tower_service::Service;
 
 /// A handler of requests. Copies share it.
 pub trait Application: Clone + Send + Sync + 'static {
-    /// Responds to a request of a peer.
     fn respond(&self, request: Request<Incoming>, peer: IpAddr) -> impl Future<Output = Response> + Send;
 }
 
@@ -38,16 +37,16 @@ impl Application for Router {
     }
 }
 
-/// Limits of connections.
+/// Limits of a server, for all its listeners together.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Concurrent connections; further ones wait in the kernel's queue.
+    /// Concurrent connections; further ones wait in the kernel's backlog.
     pub connections_max: usize,
-    /// The time for a TLS handshake.
+    /// Timeout of a TLS handshake.
     pub handshake_timeout: Duration,
-    /// The time for the head of a request, and the idle time of a connection.
+    /// Timeout of the head of a request, and of an idle connection.
     pub head_timeout: Duration,
-    /// Limit of a head, in bytes.
+    /// Limit of the head of a request, in bytes.
     pub head_bytes_max: usize,
     /// How long requests may take after the server has been stopped.
     pub drain_timeout: Duration,
@@ -65,9 +64,10 @@ impl Default for Limits {
     }
 }
 
-/// Pause after a failed accept, when descriptors have run out.
+/// Pause after a failed accept: file descriptors or memory are short.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// A listening socket, with the TLS of its connections.
 #[derive(Debug)]
 pub struct Listener {
     socket: TcpListener,
@@ -75,46 +75,45 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens at an address.
+    /// Port 0 selects a free port.
     ///
     /// # Errors
-    ///
-    /// It is in use, or must not be used.
+    /// The address is in use or not local, or the port is privileged.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
         let socket = std::net::TcpListener::bind(address)?;
         socket.set_nonblocking(true)?;
         Ok(Self { socket: TcpListener::from_std(socket)?, tls: None })
     }
 
-    /// Enables TLS.
+    /// Connections begin with a TLS handshake.
     #[must_use]
     pub fn with_tls(self, config: Arc<ServerConfig>) -> Self {
         Self { tls: Some(config), ..self }
     }
 
-    /// Its address, with the port that the system has selected for port 0.
+    /// The address, with the selected port.
     ///
     /// # Errors
-    ///
-    /// The system does not provide it.
+    /// Those of `getsockname`.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 }
 
-/// Serves until `end`; then completes the requests in progress. Returns whether all were completed in time.
+/// Serves until `end`; then stops listening and completes the requests in progress. Returns whether all were completed
+/// within [`Limits::drain_timeout`].
 pub async fn serve(
     listeners: Vec<Listener>,
     application: impl Application,
     limits: Limits,
     end: impl Future<Output = ()>,
 ) -> bool {
-    let places = Arc::new(Semaphore::new(limits.connections_max));
+    let permits = Arc::new(Semaphore::new(limits.connections_max));
     let graceful = Arc::new(GracefulShutdown::new());
     let mut acceptors = JoinSet::new();
     for listener in listeners {
-        let (application, places, graceful) = (application.clone(), Arc::clone(&places), Arc::clone(&graceful));
-        acceptors.spawn(accept(listener, application, limits, places, graceful));
+        let (application, permits, graceful) = (application.clone(), Arc::clone(&permits), Arc::clone(&graceful));
+        acceptors.spawn(accept(listener, application, limits, permits, graceful));
     }
     end.await;
     acceptors.shutdown().await;
@@ -122,66 +121,67 @@ pub async fn serve(
     timeout(limits.drain_timeout, graceful.shutdown()).await.is_ok()
 }
 
+/// The accept loop of a listener.
 async fn accept(
     listener: Listener,
     application: impl Application,
     limits: Limits,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     graceful: Arc<GracefulShutdown>,
 ) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(limits.head_timeout).max_buf_size(limits.head_bytes_max);
     let tls = listener.tls.map(TlsAcceptor::from);
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
         let (stream, peer) = match listener.socket.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                if !is_of_one_connection(&error) {
+                if !is_connection_error(&error) {
                     sleep(ACCEPT_PAUSE).await;
                 }
                 continue;
             }
         };
-        let _ = stream.set_nodelay(true); // it would only be slower
+        let _ = stream.set_nodelay(true); // a failure only costs latency
         let connection = AcceptedConnection {
             http: http.clone(),
             application: application.clone(),
             peer: peer.ip(),
             watcher: graceful.watcher(),
-            place,
+            permit,
         };
         match tls.clone() {
             None => tokio::spawn(connection.serve(stream)),
-            Some(tls) => tokio::spawn(connection.serve_secured(stream, tls, limits.handshake_timeout)),
+            Some(tls) => tokio::spawn(connection.serve_tls(stream, tls, limits.handshake_timeout)),
         };
     }
 }
 
-/// Whether only the failed connection is affected, so that the next accept may succeed at once.
-fn is_of_one_connection(error: &io::Error) -> bool {
+/// Whether only the new connection failed, so that the next accept may succeed at once (accept(2)).
+fn is_connection_error(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-/// An accepted connection, with its slot among all.
+/// An accepted connection, with its share of [`Limits::connections_max`].
 struct AcceptedConnection<A> {
     http: http1::Builder,
     application: A,
     peer: IpAddr,
     watcher: Watcher,
-    place: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
 }
 
 impl<A: Application> AcceptedConnection<A> {
-    /// A failed connection concerns only its client.
+    /// Errors of a connection are its client's and are not reported.
     async fn serve(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
         let service = service(self.application, self.peer);
         let _ = self.watcher.watch(self.http.serve_connection(TokioIo::new(stream), service)).await;
-        drop(self.place);
+        drop(self.permit);
     }
 
-    async fn serve_secured(self, stream: TcpStream, tls: TlsAcceptor, handshake_timeout: Duration) {
+    async fn serve_tls(self, stream: TcpStream, tls: TlsAcceptor, handshake_timeout: Duration) {
         if let Ok(Ok(stream)) = timeout(handshake_timeout, tls.accept(stream)).await {
             self.serve(stream).await;
         }
