@@ -19,7 +19,7 @@
 //! | `root`, `entry`, `file_cache` | the site's files, and a bounded cache of them |
 //! | `replay_cache` | responses replayed for byte-identical requests |
 //! | `visitors`, `counters` | visitor ids and counts; counters of responses, refusals and files |
-//! | `site`, `shared` | validated settings; what all shards share |
+//! | `site` | validated settings; what all shards share |
 
 mod conditional;
 mod connection;
@@ -40,7 +40,6 @@ mod root;
 mod router;
 mod send;
 mod settings;
-mod shared;
 mod site;
 mod visitors;
 

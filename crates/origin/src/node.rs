@@ -19,12 +19,12 @@ use crate::file_cache::RecentEntries;
 use crate::replay_cache::ResponseCache;
 use crate::response::{Body, Response};
 use crate::router::{RouteDecision, Router};
-use crate::shared::Shared;
+use crate::site::SiteState;
 
 /// The node of one shard of a [`Site`](crate::Site).
 #[derive(Debug)]
 pub struct Origin {
-    shared: Arc<Shared>,
+    site: Arc<SiteState>,
     counts: Arc<ShardCounts>,
     connections: Connections<ClientState>,
     server: ServerShard,
@@ -35,17 +35,17 @@ pub struct Origin {
 }
 
 impl Origin {
-    pub(crate) fn new(shared: Arc<Shared>, shard: Shard) -> Self {
-        let seed = shared.settings.seed;
-        let counts = shared.counters.add_shard();
+    pub(crate) fn new(site: Arc<SiteState>, shard: Shard) -> Self {
+        let seed = site.settings.seed;
+        let counts = site.counters.add_shard();
         Self {
             connections: Connections::default(),
             server: ServerShard::default(),
-            date: DateLine::new(shared.clock.clone()),
+            date: DateLine::new(site.clock.clone()),
             recent: RecentEntries::new(seed, counts.clone()),
-            response_cache: ResponseCache::new(seed, shared.settings.replay_cache_bytes_max),
+            response_cache: ResponseCache::new(seed, site.settings.replay_cache_bytes_max),
             random: Random::stream(seed, shard.id.0 as u64),
-            shared,
+            site,
             counts,
         }
     }
@@ -54,7 +54,7 @@ impl Origin {
     fn context<'a>(&'a mut self, now: Instant, id: ConnectionId, actions: &'a mut Actions) -> Option<Context<'a>> {
         Some(Context {
             connection: self.connections.get_mut(id)?,
-            shared: &self.shared,
+            site: &self.site,
             counts: &self.counts,
             server: &mut self.server,
             date: self.date.at(now),
@@ -69,7 +69,7 @@ impl Origin {
     }
 
     fn change_pressure(&mut self, now: Instant, change: impl FnOnce(&mut Pressure)) {
-        let limits = &self.shared.settings.limits;
+        let limits = &self.site.settings.limits;
         self.server.change_pressure(now, limits, self.connections.iter(), change);
         self.connections.iter().for_each(|connection| wait_for_content(&mut self.server, connection, limits));
     }
@@ -77,7 +77,7 @@ impl Origin {
 
 impl Node for Origin {
     fn handle_accepted(&mut self, now: Instant, id: ConnectionId, accepted: Accepted, actions: &mut Actions) {
-        let is_secured = self.shared.settings.secured_listeners.contains(&accepted.listener);
+        let is_secured = self.site.settings.secured_listeners.contains(&accepted.listener);
         self.connections.insert(Connection::new(id, now, ClientState::new(is_secured)));
         if let Some(mut context) = self.context(now, id, actions) {
             context.wait_for_more();
@@ -127,7 +127,7 @@ impl Node for Origin {
     }
 
     fn handle_stopping(&mut self, now: Instant, actions: &mut Actions) {
-        self.server.stop(self.shared.settings.stopping_linger);
+        self.server.stop(self.site.settings.stopping_linger);
         let ids: Vec<ConnectionId> = self.connections.iter().map(|connection| connection.id).collect();
         for id in ids {
             if let Some(mut context) = self.context(now, id, actions) {
@@ -144,7 +144,7 @@ impl Node for Origin {
 /// One event of one connection.
 struct Context<'a> {
     connection: &'a mut Connection,
-    shared: &'a Shared,
+    site: &'a SiteState,
     counts: &'a ShardCounts,
     server: &'a mut ServerShard,
     date: &'a DateLine,
@@ -184,7 +184,7 @@ impl Context<'_> {
             if self.connection.needs_more {
                 break;
             }
-            let limits = &self.shared.settings.limits;
+            let limits = &self.site.settings.limits;
             if self.connection.has_pending && is_turn_over(self.response_count, self.content_bytes, limits) {
                 self.actions.resume(self.connection.id);
                 break;
@@ -197,7 +197,7 @@ impl Context<'_> {
     /// Parses and handles one item of `input`. Returns the number of bytes consumed.
     fn step(&mut self, input: &[u8]) -> usize {
         let mut storage = FieldStorage::new();
-        let progress = self.connection.receive(input, &self.shared.settings.limits, &mut storage);
+        let progress = self.connection.receive(input, &self.site.settings.limits, &mut storage);
         let taken = progress.as_ref().map_or(0, Progress::taken);
         match progress {
             Ok(Progress::Head { head, .. }) => self.handle_head(&head, &input[..taken]),
@@ -232,7 +232,7 @@ impl Context<'_> {
             return self.refuse(Refusal::new(RefusalReason::ContentNotAllowed));
         }
         let mut router = Router {
-            shared: self.shared,
+            site: self.site,
             recent: self.recent,
             random: self.random,
             now: self.now,
@@ -265,7 +265,7 @@ impl Context<'_> {
             Framing::Length(length) => Some(length),
             _ => None,
         };
-        let is_long = length.is_some_and(|length| length > self.shared.settings.limits.drain_bytes_max);
+        let is_long = length.is_some_and(|length| length > self.site.settings.limits.drain_bytes_max);
         let content_plan = match reaction {
             RouteDecision::Echo(lines) => {
                 // Not needed if content arrives with the head (RFC 9110, 10.1.1).
@@ -289,7 +289,7 @@ impl Context<'_> {
     fn handle_content(&mut self, bytes: &[u8]) {
         let RequestStage::Content(mut content) = self.take_stage() else { return };
         content.progress.add(self.now, bytes.len());
-        let is_long = content.progress.bytes > self.shared.settings.limits.drain_bytes_max;
+        let is_long = content.progress.bytes > self.site.settings.limits.drain_bytes_max;
         match content.content_plan {
             // Too much content to drain: respond now.
             ContentPlan::Hold(response, _) if is_long => return self.respond(response),

@@ -21,7 +21,7 @@ use crate::files;
 use crate::lab;
 use crate::path::{PathError, site_name, url_path};
 use crate::response::{Body, CacheControl, HeaderLines, Response};
-use crate::shared::Shared;
+use crate::site::SiteState;
 use crate::visitors::{COOKIE, Visit, Visitors};
 
 /// How to respond to a request.
@@ -35,7 +35,7 @@ pub(crate) enum RouteDecision {
 
 /// What routing depends on.
 pub(crate) struct Router<'a> {
-    pub(crate) shared: &'a Shared,
+    pub(crate) site: &'a SiteState,
     pub(crate) recent: &'a mut RecentEntries,
     pub(crate) random: &'a mut Random,
     pub(crate) now: Instant,
@@ -60,7 +60,7 @@ impl Router<'_> {
     }
 
     fn allowed(&self) -> &'static [u8] {
-        if self.shared.settings.lab { b"GET, HEAD, OPTIONS, POST" } else { b"GET, HEAD, OPTIONS" }
+        if self.site.settings.lab { b"GET, HEAD, OPTIONS, POST" } else { b"GET, HEAD, OPTIONS" }
     }
 
     fn options(&self) -> Response {
@@ -68,7 +68,7 @@ impl Router<'_> {
     }
 
     fn post(&mut self, head: &RequestHead<'_, '_>, path: &str) -> RouteDecision {
-        if self.shared.settings.lab {
+        if self.site.settings.lab {
             return RouteDecision::Echo(self.echo_lines(head));
         }
         let response = self.page(head, path, None);
@@ -93,14 +93,14 @@ impl Router<'_> {
     }
 
     fn read(&mut self, head: &RequestHead<'_, '_>, path: &str, query: Option<&str>) -> RouteDecision {
-        if let (Some(visitors), "/visitors") = (&self.shared.visitors, path) {
+        if let (Some(visitors), "/visitors") = (&self.site.visitors, path) {
             return RouteDecision::Response(Response::report(visitors.report()));
         }
-        if self.shared.visitors.is_some() && path == "/visitors/me" {
+        if self.site.visitors.is_some() && path == "/visitors/me" {
             return RouteDecision::Response(self.own_count(head));
         }
         let mut delay = Duration::ZERO;
-        let lab_response = if self.shared.settings.lab { self.lab_response(head, path) } else { None };
+        let lab_response = if self.site.settings.lab { self.lab_response(head, path) } else { None };
         let response = match lab_response {
             Some(lab::LabResponse { response, delay: requested }) => {
                 delay = requested;
@@ -130,11 +130,11 @@ impl Router<'_> {
     }
 
     fn lab_response(&self, head: &RequestHead<'_, '_>, path: &str) -> Option<lab::LabResponse> {
-        lab::response(path, head, &self.shared.settings, || self.shared.counters.responses_total())
+        lab::response(path, head, &self.site.settings, || self.site.counters.responses_total())
     }
 
     fn visit(&self, head: &RequestHead<'_, '_>) -> Option<Visit> {
-        let visitors: &Visitors = self.shared.visitors.as_ref()?;
+        let visitors: &Visitors = self.site.visitors.as_ref()?;
         let cookies = cookies::parse(head.fields.all("cookie"));
         let values = cookies.filter(|cookie| cookie.name == COOKIE.as_bytes()).map(|cookie| cookie.value);
         Some(visitors.visit(values, self.is_secured))
@@ -142,13 +142,13 @@ impl Router<'_> {
 
     /// The resource at a path.
     fn page(&mut self, head: &RequestHead<'_, '_>, path: &str, query: Option<&str>) -> Response {
-        let shared = self.shared;
-        let is_lab_index = shared.settings.lab && path == "/";
-        let Some(cache) = &shared.files else {
+        let site = self.site;
+        let is_lab_index = site.settings.lab && path == "/";
+        let Some(cache) = &site.files else {
             return if is_lab_index { lab_index() } else { Response::error(self.status_of_no_file(path)) };
         };
         let wall = self.wall;
-        let entry = match self.recent.find(path, cache, &shared.settings, self.now, || wall) {
+        let entry = match self.recent.find(path, cache, &site.settings, self.now, || wall) {
             Ok(entry) => entry,
             Err(error) => return Response::error(error.status()),
         };
@@ -159,7 +159,7 @@ impl Router<'_> {
                 files::response(Arc::clone(&entry), file, head.fields, is_get, || random.next_u64())
             }
             EntryOutcome::Moved => self.moved(path, query),
-            EntryOutcome::Directory if shared.settings.listing => self.listing(cache, path),
+            EntryOutcome::Directory if site.settings.listing => self.listing(cache, path),
             _ if is_lab_index => lab_index(),
             EntryOutcome::Directory => Response::error(404),
             EntryOutcome::Refused(error) => Response::error(error.status()),
@@ -168,13 +168,13 @@ impl Router<'_> {
 
     /// Validates a path on a site without files as on one with files.
     fn status_of_no_file(&self, path: &str) -> u16 {
-        site_name(path, self.shared.settings.hidden).map_or_else(PathError::status, |_| 404)
+        site_name(path, self.site.settings.hidden).map_or_else(PathError::status, |_| 404)
     }
 
     /// Redirects to the name with its slash. The new path is built from the canonical name: it begins with one slash
     /// and cannot lead to another host.
     fn moved(&self, path: &str, query: Option<&str>) -> Response {
-        let Ok(name) = site_name(path, self.shared.settings.hidden) else { return Response::error(404) };
+        let Ok(name) = site_name(path, self.site.settings.hidden) else { return Response::error(404) };
         let query = query.map_or(String::new(), |query| format!("?{query}"));
         let location = format!("{}/{query}", url_path(&name));
         Response::with_status(301, "301 Moved Permanently: this is a directory.\n")
@@ -182,7 +182,7 @@ impl Router<'_> {
     }
 
     fn listing(&self, cache: &FileCache, path: &str) -> Response {
-        let hidden = self.shared.settings.hidden;
+        let hidden = self.site.settings.hidden;
         let Ok(name) = site_name(path, hidden) else { return Response::error(404) };
         match cache.root().list(name.trim_end_matches('/'), LISTING_ENTRIES_MAX) {
             Ok(listed) => Response {

@@ -12,13 +12,24 @@ use crate::node::Origin;
 use crate::root::Root;
 use crate::send::SharedLines;
 use crate::settings::Settings;
-use crate::shared::Shared;
 use crate::visitors::Visitors;
 
 /// A site: settings, files, visitors and counters, for any number of shards.
 #[derive(Clone, Debug)]
 pub struct Site {
-    shared: Arc<Shared>,
+    state: Arc<SiteState>,
+}
+
+/// What all shards share.
+#[derive(Debug)]
+pub(crate) struct SiteState {
+    pub(crate) settings: Settings,
+    /// None: lab responses only.
+    pub(crate) files: Option<FileCache>,
+    pub(crate) visitors: Option<Visitors>,
+    pub(crate) counters: Counters,
+    pub(crate) lines: SharedLines,
+    pub(crate) clock: WallClock,
 }
 
 /// Invalid settings.
@@ -50,25 +61,25 @@ impl Site {
         let lines = SharedLines::new(cache_control(settings.cache_control.as_deref())?);
         let files = root.map(|root| FileCache::new(root, &settings));
         let counters = Counters::default();
-        Ok(Self { shared: Arc::new(Shared { settings, files, visitors, counters, lines, clock }) })
+        Ok(Self { state: Arc::new(SiteState { settings, files, visitors, counters, lines, clock }) })
     }
 
     /// The node of one shard.
     #[must_use]
     pub fn node(&self, shard: Shard) -> Origin {
-        Origin::new(self.shared.clone(), shard)
+        Origin::new(self.state.clone(), shard)
     }
 
     /// Responses of all shards.
     #[must_use]
     pub fn responses_total(&self) -> u64 {
-        self.shared.counters.responses_total()
+        self.state.counters.responses_total()
     }
 
     /// The counters of all shards; locks each visitor table briefly.
     #[must_use]
     pub fn counts(&self) -> SiteCounts {
-        let Shared { counters, files, visitors, .. } = &*self.shared;
+        let SiteState { counters, files, visitors, .. } = &*self.state;
         SiteCounts {
             files: files.as_ref().map(|cache| counters.file_counts(cache.kept())),
             visitors: visitors.as_ref().map(Visitors::totals),

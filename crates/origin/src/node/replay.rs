@@ -14,14 +14,14 @@ impl Context<'_> {
     #[inline]
     pub(super) fn replay(&mut self, input: &[u8]) -> Option<usize> {
         let should_close = self.server.should_close(self.now, self.connection);
-        if should_close || !self.connection.http.can_replay(&self.shared.settings.limits) {
+        if should_close || !self.connection.http.can_replay(&self.site.settings.limits) {
             return None;
         }
         let validity = ValidityContext {
             now: self.now,
             date: self.date,
-            revalidate_after_ns: self.shared.settings.files.revalidate_after_ns(),
-            files: self.shared.files.as_ref(),
+            revalidate_after_ns: self.site.settings.files.revalidate_after_ns(),
+            files: self.site.files.as_ref(),
         };
         let request = self.response_cache.find(input, validity)?;
         let (taken, known) = (request.head_bytes(), &request.value);
@@ -46,7 +46,7 @@ impl Context<'_> {
     /// Responds, and inserts the response into the replay cache if the head has come before. `bytes` are those of the
     /// head.
     pub(super) fn respond_and_record(&mut self, response: Response, head: &RequestHead<'_, '_>, bytes: &[u8]) {
-        let may_learn = self.shared.visitors.is_none() && !self.server.is_stopping() && head.is_replayable();
+        let may_learn = self.site.visitors.is_none() && !self.server.is_stopping() && head.is_replayable();
         let replay_lifetime = if may_learn && self.response_cache.should_insert(bytes) {
             response.replay_lifetime()
         } else {
@@ -60,7 +60,7 @@ impl Context<'_> {
         let index = self.actions.len() - 1;
         let start = self.actions.bytes(index).len();
         self.respond(response);
-        if self.connection.is_open && self.connection.http.can_replay(&self.shared.settings.limits) {
+        if self.connection.is_open && self.connection.http.can_replay(&self.site.settings.limits) {
             let content_bytes = self.content_bytes - content_before;
             let new_replay = NewReplay { status, content_bytes, replay_lifetime };
             let sent = self.sent_since(index, start);

@@ -15,7 +15,7 @@ impl Context<'_> {
         self.server.announce_close(self.now, self.connection, &self.counts.evicted);
         let status = response.status;
         let (http, id) = (&mut self.connection.http, self.connection.id);
-        let progress_of_send = send::begin(response, &self.shared.lines, self.date.text(), http, id, self.actions);
+        let progress_of_send = send::begin(response, &self.site.lines, self.date.text(), http, id, self.actions);
         self.advance(status, progress_of_send);
     }
 
@@ -46,7 +46,7 @@ impl Context<'_> {
     }
 
     pub(super) fn refuse(&mut self, refusal: Refusal) {
-        self.shared.counters.count_refusal(refusal.reason);
+        self.site.counters.count_refusal(refusal.reason);
         if self.is_echo_begun() {
             // Only a reset distinguishes a truncated response from a complete one.
             return self.close(Close::Abort);
@@ -68,7 +68,7 @@ impl Context<'_> {
 impl Context<'_> {
     pub(super) fn echo(&mut self, echo: &mut Echo, bytes: &[u8]) {
         if !echo.has_begun {
-            if echo.held.len() + bytes.len() <= self.shared.settings.echo_held_bytes_max {
+            if echo.held.len() + bytes.len() <= self.site.settings.echo_held_bytes_max {
                 return echo.held.extend_from_slice(bytes);
             }
             self.begin_echo(echo);

@@ -13,10 +13,10 @@ impl Context<'_> {
     pub(super) fn wait_for_more(&mut self) {
         match &self.connection.state.stage {
             RequestStage::None => {
-                let next = self.server.wait_for_more(self.now, self.connection, &self.shared.settings.limits);
+                let next = self.server.wait_for_more(self.now, self.connection, &self.site.settings.limits);
                 self.perform(next);
             }
-            RequestStage::Content(_) => wait_for_content(self.server, self.connection, &self.shared.settings.limits),
+            RequestStage::Content(_) => wait_for_content(self.server, self.connection, &self.site.settings.limits),
             // These deadlines are not the client's.
             RequestStage::Delay(_) | RequestStage::Pattern { .. } => {}
         }
@@ -33,21 +33,21 @@ impl Context<'_> {
     /// After a response sent outside of [`Context::receive`]: continues with the next request.
     fn continue_connection(&mut self) {
         if !self.connection.state.is_blocked() {
-            let limits = &self.shared.settings.limits;
+            let limits = &self.site.settings.limits;
             let next = self.server.continue_connection(self.now, self.connection, limits, self.actions);
             self.perform(next);
         }
     }
 
     pub(super) fn handle_queue(&mut self, is_long: bool) {
-        self.server.handle_queue(self.now, self.connection, is_long, &self.shared.settings.limits);
+        self.server.handle_queue(self.now, self.connection, is_long, &self.site.settings.limits);
         match &mut self.connection.state.stage {
             RequestStage::None | RequestStage::Delay(_) => {}
             // The driver closes a client that does not read.
             _ if is_long => self.server.timers.clear(self.connection.id.key()),
             RequestStage::Content(content) => {
                 content.progress.exclude_pause(self.now);
-                wait_for_content(self.server, self.connection, &self.shared.settings.limits);
+                wait_for_content(self.server, self.connection, &self.site.settings.limits);
             }
             RequestStage::Pattern { .. } => self.send_more_pattern(),
         }
@@ -60,7 +60,7 @@ impl Context<'_> {
                 self.perform(next);
             }
             RequestStage::Content(content) => {
-                let refusal = Refusal::new(content.progress.late_reason(self.now, &self.shared.settings.limits));
+                let refusal = Refusal::new(content.progress.late_reason(self.now, &self.site.settings.limits));
                 match self.server.evict(self.now, self.connection, &self.counts.evicted) {
                     Ok(()) => self.refuse(refusal),
                     Err(later) => self.server.timers.set(self.connection.id.key(), self.now + later),
