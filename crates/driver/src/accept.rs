@@ -10,7 +10,7 @@ use breme_sys::ListeningSocket;
 use rustix::io::Errno;
 
 use crate::engine::Engine;
-use crate::port::Port;
+use crate::io_backend::IoBackend;
 
 /// Pause after a shortage of file descriptors or memory: retrying at once would only take time from open connections.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -63,9 +63,9 @@ impl AcceptBacklog {
 
     /// Updates the node's pressure: high while connections wait that cannot be accepted. `is_closed`: there is no
     /// listener.
-    pub(crate) fn check<N: Node, P: Port>(
+    pub(crate) fn check<N: Node, B: IoBackend>(
         &mut self,
-        engine: &mut Engine<N, P>,
+        engine: &mut Engine<N, B>,
         is_closed: bool,
         has_waiting_connection: impl FnOnce() -> bool,
     ) {

@@ -38,8 +38,8 @@ use breme_sys::{Clock, Stamps};
 use crate::connection::{Connection, ConnectionPhase};
 use crate::connection_table::ConnectionTable;
 use crate::control::{Control, LiveCounters, StopMode};
+use crate::io_backend::IoBackend;
 use crate::memory_return::MemoryReturn;
-use crate::port::Port;
 use crate::settings::{DriverSettings, RECEIVE_CHUNK_BYTES_MAX};
 use crate::transport::Transport;
 
@@ -75,9 +75,9 @@ impl ReceiveBuffer {
     }
 }
 
-pub(crate) struct Engine<N, P> {
+pub(crate) struct Engine<N, B> {
     /// First, so that it is dropped before the sockets that its operations use.
-    pub(crate) port: P,
+    pub(crate) backend: B,
     node: N,
     id: ShardId,
     clock: Clock,
@@ -118,18 +118,18 @@ pub(crate) struct Engine<N, P> {
     has_exited: bool,
 }
 
-impl<N: Node, P: Port> Engine<N, P> {
+impl<N: Node, B: IoBackend> Engine<N, B> {
     pub(crate) fn new(
         node: N,
         id: ShardId,
-        port: P,
+        backend: B,
         clock: Clock,
         shared: (Arc<DriverSettings>, Arc<Control>),
     ) -> Self {
         let stamps = node.times_arrivals().then(|| Stamps::new(clock));
         let is_full_duplex = node.is_full_duplex();
         Self {
-            port,
+            backend,
             node,
             id,
             clock,
@@ -168,7 +168,7 @@ impl<N: Node, P: Port> Engine<N, P> {
     /// None if the socket could not be registered; it is closed.
     pub(crate) fn handle_accepted(&mut self, socket: OwnedFd, accepted: Accepted) -> Option<ConnectionId> {
         let tls = self.control.tls_of(accepted.listener).cloned();
-        let Ok(transport) = self.port.accepted(socket, self.table.next_id()) else {
+        let Ok(transport) = self.backend.accepted(socket, self.table.next_id()) else {
             LiveCounters::add(&self.counters().accepts_failed);
             return None;
         };
@@ -437,7 +437,7 @@ impl<N: Node, P: Port> Engine<N, P> {
         for id in left {
             self.drop_connection(id);
         }
-        self.port.submit();
+        self.backend.submit();
         self.node
     }
 
@@ -453,7 +453,7 @@ impl<N: Node, P: Port> Engine<N, P> {
     /// Updates the kernel's interest in the connection.
     fn update_interest(&mut self, id: ConnectionId) {
         if let Some(connection) = self.table.get_mut(id) {
-            self.port.update_interest(id, connection, self.settings.receive_bytes_max);
+            self.backend.update_interest(id, connection, self.settings.receive_bytes_max);
         }
     }
 }

@@ -17,7 +17,7 @@ use mio::{Interest, Poll, Registry, Token};
 use crate::accept::{ACCEPT_PAUSE, AcceptBacklog, AcceptError, has_waiting};
 use crate::control::{LiveCounters, StopMode};
 use crate::engine::{Engine, Readiness};
-use crate::port::Port;
+use crate::io_backend::IoBackend;
 use crate::socket::Socket;
 use crate::transport::Transport;
 
@@ -45,9 +45,9 @@ fn listener_token(listener: ListenerId) -> Token {
 }
 
 /// Registers new sockets; closing them deregisters them.
-pub(crate) struct EventPort(Registry);
+pub(crate) struct ReadinessBackend(Registry);
 
-impl EventPort {
+impl ReadinessBackend {
     fn register(&mut self, socket: OwnedFd, id: ConnectionId) -> io::Result<Transport> {
         let source = socket.as_raw_fd();
         self.0.register(&mut SourceFd(&source), token_of(id), Interest::READABLE | Interest::WRITABLE)?;
@@ -55,7 +55,7 @@ impl EventPort {
     }
 }
 
-impl Port for EventPort {
+impl IoBackend for ReadinessBackend {
     fn accepted(&mut self, socket: OwnedFd, id: ConnectionId) -> io::Result<Transport> {
         self.register(socket, id)
     }
@@ -65,7 +65,7 @@ impl Port for EventPort {
     }
 }
 
-pub(crate) struct Events {
+pub(crate) struct EventLoop {
     poll: Poll,
     listeners: Vec<EventListener>,
     accept_again: Option<Instant>,
@@ -79,7 +79,7 @@ struct EventListener {
     is_pending: bool,
 }
 
-impl Events {
+impl EventLoop {
     pub(crate) fn new(sockets: Vec<ListeningSocket>) -> io::Result<Self> {
         let poll = Poll::new()?;
         let mut listeners = Vec::with_capacity(sockets.len());
@@ -96,11 +96,11 @@ impl Events {
         mio::Waker::new(self.poll.registry(), WAKER)
     }
 
-    pub(crate) fn port(&self) -> io::Result<EventPort> {
-        Ok(EventPort(self.poll.registry().try_clone()?))
+    pub(crate) fn backend(&self) -> io::Result<ReadinessBackend> {
+        Ok(ReadinessBackend(self.poll.registry().try_clone()?))
     }
 
-    pub(crate) fn run<N: Node>(mut self, mut engine: Engine<N, EventPort>) -> N {
+    pub(crate) fn run<N: Node>(mut self, mut engine: Engine<N, ReadinessBackend>) -> N {
         let mut events = mio::Events::with_capacity(EVENTS_PER_TURN);
         engine.handle_started();
         let precise_spin = engine.enable_precise_deadlines();
@@ -135,13 +135,13 @@ impl Events {
         engine.into_node()
     }
 
-    fn check_accept_backlog<N: Node>(&mut self, engine: &mut Engine<N, EventPort>) {
+    fn check_accept_backlog<N: Node>(&mut self, engine: &mut Engine<N, ReadinessBackend>) {
         let Self { accept_backlog, listeners, .. } = self;
         accept_backlog
             .check(engine, listeners.is_empty(), || listeners.iter().any(|listener| has_waiting(&listener.socket)));
     }
 
-    fn time_to_wait<N: Node>(&self, engine: &mut Engine<N, EventPort>) -> Option<Duration> {
+    fn time_to_wait<N: Node>(&self, engine: &mut Engine<N, ReadinessBackend>) -> Option<Duration> {
         engine.time_to_wait(self.accept_again.into_iter().chain(self.accept_backlog.next_check()).min())
     }
 
@@ -173,7 +173,7 @@ impl Events {
     }
 
     /// Returns true for the waker.
-    fn handle_event<N: Node>(&mut self, engine: &mut Engine<N, EventPort>, event: &Event) -> bool {
+    fn handle_event<N: Node>(&mut self, engine: &mut Engine<N, ReadinessBackend>, event: &Event) -> bool {
         let token = event.token();
         if token.0 > listener_token(ListenerId(self.listeners.len())).0 {
             if token == WAKER {
@@ -192,7 +192,7 @@ impl Events {
         false
     }
 
-    fn handle_stop<N: Node>(&mut self, engine: &mut Engine<N, EventPort>) {
+    fn handle_stop<N: Node>(&mut self, engine: &mut Engine<N, ReadinessBackend>) {
         if engine.control().stop() != StopMode::Drain || engine.is_stopping() {
             return; // an abort ends the loop by itself
         }
@@ -212,13 +212,13 @@ impl Events {
         engine.handle_stopping();
     }
 
-    fn may_accept<N: Node>(&self, engine: &Engine<N, EventPort>) -> bool {
+    fn may_accept<N: Node>(&self, engine: &Engine<N, ReadinessBackend>) -> bool {
         self.accept_again.is_none()
             && engine.has_capacity()
             && self.listeners.iter().any(|listener| listener.is_pending)
     }
 
-    fn accept<N: Node>(&mut self, engine: &mut Engine<N, EventPort>, count_max: usize) {
+    fn accept<N: Node>(&mut self, engine: &mut Engine<N, ReadinessBackend>, count_max: usize) {
         if let Some(again) = self.accept_again {
             if engine.read_clock() < again {
                 return;
@@ -240,7 +240,7 @@ struct AcceptPaused;
 impl EventListener {
     fn accept<N: Node>(
         &mut self,
-        engine: &mut Engine<N, EventPort>,
+        engine: &mut Engine<N, ReadinessBackend>,
         count_max: usize,
         connections_max: usize,
     ) -> Result<(), AcceptPaused> {

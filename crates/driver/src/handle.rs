@@ -14,14 +14,14 @@ use thiserror::Error;
 
 use crate::control::{Control, MailboxFull, ShardCounters, ShardWaker, StopMode};
 use crate::engine::Engine;
-use crate::events::Events;
+use crate::events::EventLoop;
 use crate::listener::Listener;
 use crate::memory_return;
 use crate::settings::{DriverKind, DriverSettings};
-use crate::threads::{Acceptor, Handoff, PollPort, PoolThread};
+use crate::threads::{Acceptor, Handoff, PollBackend, PoolThread};
 use crate::tls::ServerTls;
 #[cfg(target_os = "linux")]
-use crate::uring::{RingPort, Uring};
+use crate::uring::{UringBackend, UringLoop};
 use crate::wake_fd::WakeFd;
 
 /// Starts a driver: one thread and one node per shard. Without listeners it is a client, whose nodes open connections
@@ -71,16 +71,16 @@ fn start_events<N: Node + Send + 'static>(
     let mut shards = Vec::new();
     let mut wakers = Vec::new();
     for sockets in share_listeners(listeners, settings)? {
-        let events = Events::new(sockets).map_err(StartError::Kernel)?;
-        wakers.push(ShardWaker::Events(events.waker().map_err(StartError::Kernel)?));
-        shards.push(events);
+        let event_loop = EventLoop::new(sockets).map_err(StartError::Kernel)?;
+        wakers.push(ShardWaker::Events(event_loop.waker().map_err(StartError::Kernel)?));
+        shards.push(event_loop);
     }
     let control = Arc::new(Control::new(wakers, None).with_tls(tls));
     let mut start = Startup::new(settings, &control);
-    for (events, (id, node)) in shards.into_iter().zip(nodes(settings, factory)) {
-        let port = events.port().map_err(StartError::Kernel)?;
-        let engine = Engine::new(node, id, port, clock, (settings.clone(), control.clone()));
-        start.spawn(id, || Ok(()), move |()| events.run(engine))?;
+    for (event_loop, (id, node)) in shards.into_iter().zip(nodes(settings, factory)) {
+        let backend = event_loop.backend().map_err(StartError::Kernel)?;
+        let engine = Engine::new(node, id, backend, clock, (settings.clone(), control.clone()));
+        start.spawn(id, || Ok(()), move |()| event_loop.run(engine))?;
     }
     Ok(start.running)
 }
@@ -98,7 +98,7 @@ fn start_threads<N: Node + Send + 'static>(
     let handoff = (!listeners.is_empty()).then(|| Arc::new(Handoff::new(settings.shard_count(), control.clone())));
     let mut start = Startup::new(settings, &control);
     for (id, node) in nodes(settings, factory) {
-        let engine = Engine::new(node, id, PollPort, clock, (settings.clone(), control.clone()));
+        let engine = Engine::new(node, id, PollBackend, clock, (settings.clone(), control.clone()));
         let pool_thread = PoolThread::new(id, handoff.clone(), control.clone());
         start.spawn(id, || Ok(()), move |()| pool_thread.run(engine))?;
     }
@@ -121,10 +121,12 @@ fn start_uring<N: Node + Send + 'static>(
     let control = Arc::new(Control::new(wakers, None).with_tls(tls_of(&listeners)));
     let mut start = Startup::new(settings, &control);
     for (sockets, (id, node)) in share_listeners(listeners, settings)?.into_iter().zip(nodes(settings, factory)) {
-        let uring = Uring::new(id, sockets, control.clone());
+        let uring_loop = UringLoop::new(id, sockets, control.clone());
         let shared = (settings.clone(), control.clone());
         // A ring belongs to the thread that created it.
-        start.spawn(id, RingPort::new, move |port| uring.run(Engine::new(node, id, port, clock, shared)))?;
+        start.spawn(id, UringBackend::new, move |backend| {
+            uring_loop.run(Engine::new(node, id, backend, clock, shared))
+        })?;
     }
     Ok(start.running)
 }

@@ -17,7 +17,7 @@
 //!   uring.rs    ┐              ┌ connection.rs ── transport.rs ── (tls/) ── the kernel
 //!   events.rs   ├─ engine.rs ──┤       └ send_queue.rs
 //!   threads.rs  ┘      │       └ connection_table.rs
-//!                 the node        (port.rs: what the engine needs from its driver)
+//!                 the node        (io_backend.rs: the I/O that differs between the drivers)
 //!   handle.rs: start, stop, wake, join ── control.rs: state shared by threads
 //! ```
 //!
@@ -70,9 +70,9 @@ mod control;
 mod engine;
 mod events;
 mod handle;
+mod io_backend;
 mod listener;
 mod memory_return;
-mod port;
 mod read_rate;
 mod send_queue;
 mod settings;

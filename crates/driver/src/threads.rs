@@ -32,7 +32,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use crate::connection::Connection;
 use crate::control::{Control, ShardWaker, StopMode};
 use crate::engine::{Engine, Readiness};
-use crate::port::Port;
+use crate::io_backend::IoBackend;
 use crate::socket::Socket;
 use crate::transport::Transport;
 
@@ -47,9 +47,9 @@ const LINGERING_MAX: usize = 8;
 const BUFFERS_RELEASE_AFTER: Duration = Duration::from_secs(1);
 
 /// No registration is needed: the poll list is built for each wait.
-pub(crate) struct PollPort;
+pub(crate) struct PollBackend;
 
-impl Port for PollPort {
+impl IoBackend for PollBackend {
     fn accepted(&mut self, socket: OwnedFd, _id: ConnectionId) -> io::Result<Transport> {
         Ok(Transport::new(Socket::with_syscalls(socket)))
     }
@@ -96,7 +96,7 @@ impl PoolThread {
         }
     }
 
-    pub(crate) fn run<N: Node>(mut self, mut engine: Engine<N, PollPort>) -> N {
+    pub(crate) fn run<N: Node>(mut self, mut engine: Engine<N, PollBackend>) -> N {
         engine.handle_started();
         while !engine.is_done() {
             self.serve_next(&mut engine);
@@ -116,7 +116,7 @@ impl PoolThread {
     }
 
     /// Takes the next connection if this thread is free.
-    fn serve_next<N: Node>(&mut self, engine: &mut Engine<N, PollPort>) {
+    fn serve_next<N: Node>(&mut self, engine: &mut Engine<N, PollBackend>) {
         while !self.has_stopped && !engine.is_exiting() && self.is_free(engine) {
             let Some(handoff) = &self.handoff else { return };
             self.serving = None;
@@ -128,7 +128,7 @@ impl PoolThread {
         }
     }
 
-    fn is_free<N: Node>(&mut self, engine: &mut Engine<N, PollPort>) -> bool {
+    fn is_free<N: Node>(&mut self, engine: &mut Engine<N, PollBackend>) -> bool {
         let Some(connection) = self.serving.and_then(|id| engine.connection(id)) else { return true };
         if !connection.is_lingering() || engine.lingering_count() > LINGERING_MAX {
             self.grace_end = None;
@@ -139,14 +139,14 @@ impl PoolThread {
     }
 
     /// Before deadlines, which depend on it.
-    fn update_pressure<N: Node>(&self, engine: &mut Engine<N, PollPort>) {
+    fn update_pressure<N: Node>(&self, engine: &mut Engine<N, PollBackend>) {
         if let Some(handoff) = &self.handoff {
             engine.set_pressure(handoff.pressure_epoch().is_some());
         }
     }
 
     /// Polls wake descriptor, sockets and deadline. Returns whether it was woken.
-    fn wait<N: Node>(&mut self, engine: &mut Engine<N, PollPort>) -> bool {
+    fn wait<N: Node>(&mut self, engine: &mut Engine<N, PollBackend>) -> bool {
         self.polled.clear();
         let timeout = engine.time_to_wait(self.grace_end);
         let is_long = engine.has_buffers() && timeout.is_none_or(|timeout| timeout > BUFFERS_RELEASE_AFTER);
@@ -181,7 +181,7 @@ impl PoolThread {
         is_woken
     }
 
-    fn handle_stop<N: Node>(&mut self, engine: &mut Engine<N, PollPort>) {
+    fn handle_stop<N: Node>(&mut self, engine: &mut Engine<N, PollBackend>) {
         if self.control.stop() != StopMode::Drain || self.has_stopped {
             return; // an abort ends the loop by itself
         }

@@ -29,7 +29,7 @@ use crate::accept::{ACCEPT_PAUSE, AcceptBacklog, AcceptError, has_waiting};
 use crate::connection::{BreakWatch, Connection, ConnectionPhase, Receive};
 use crate::control::{Control, LiveCounters, ShardWaker, StopMode};
 use crate::engine::{Arrival, Engine, Readiness};
-use crate::port::Port;
+use crate::io_backend::IoBackend;
 use crate::socket::{Socket, reason};
 use crate::transport::Transport;
 
@@ -63,11 +63,11 @@ fn id_of(key: Key) -> ConnectionId {
     ConnectionId::new(index as u32, (key.value() >> INDEX_BITS) as u32)
 }
 
-pub(crate) struct RingPort {
+pub(crate) struct UringBackend {
     ring: Ring,
 }
 
-impl RingPort {
+impl UringBackend {
     /// Call it on the thread that uses the ring.
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self { ring: Ring::new(SIZES)? })
@@ -94,7 +94,7 @@ impl RingPort {
     }
 }
 
-impl RingPort {
+impl UringBackend {
     fn set_batched(&self, connection: &mut Connection, is_taken: bool) -> bool {
         if is_taken {
             connection.operations.batched_in = self.ring.submission();
@@ -112,7 +112,7 @@ fn check_index(id: ConnectionId) -> io::Result<()> {
     if id.index() < 1 << INDEX_BITS { Ok(()) } else { Err(io::ErrorKind::OutOfMemory.into()) }
 }
 
-impl Port for RingPort {
+impl IoBackend for UringBackend {
     const BATCHES_SENDS: bool = true;
 
     fn accepted(&mut self, socket: OwnedFd, id: ConnectionId) -> io::Result<Transport> {
@@ -216,7 +216,7 @@ fn close_reason(error: &io::Error) -> CloseReason {
     Errno::from_io_error(error).map_or(CloseReason::Failed(error.kind()), reason)
 }
 
-pub(crate) struct Uring {
+pub(crate) struct UringLoop {
     shard: ShardId,
     control: Arc<Control>,
     listeners: Vec<UringListener>,
@@ -234,7 +234,7 @@ struct UringListener {
     accepting: Receive,
 }
 
-impl Uring {
+impl UringLoop {
     pub(crate) fn new(shard: ShardId, sockets: Vec<ListeningSocket>, control: Arc<Control>) -> Self {
         let listener_of = |(index, socket)| UringListener { socket, id: ListenerId(index), accepting: Receive::Idle };
         let listeners = sockets.into_iter().enumerate().map(listener_of).collect();
@@ -249,7 +249,7 @@ impl Uring {
         }
     }
 
-    pub(crate) fn run<N: Node>(mut self, mut engine: Engine<N, RingPort>) -> N {
+    pub(crate) fn run<N: Node>(mut self, mut engine: Engine<N, UringBackend>) -> N {
         self.watch_wake_fd(&mut engine);
         engine.handle_started();
         // The kernel's wait timer is precise; spinning only hides wake-up latency.
@@ -260,12 +260,12 @@ impl Uring {
             let also = self.accept_again.into_iter().chain(self.accept_backlog.next_check()).min();
             let timeout = engine.time_to_wait(also);
             work(match timeout.map(|timeout| timeout.saturating_sub(spin)) {
-                Some(timeout) if engine.may_coalesce(timeout) => engine.port.ring.submit_and_coalesce(timeout),
-                _ => engine.port.ring.submit_and_wait(timeout),
+                Some(timeout) if engine.may_coalesce(timeout) => engine.backend.ring.submit_and_coalesce(timeout),
+                _ => engine.backend.ring.submit_and_wait(timeout),
             });
             engine.handle_unsent();
             let (mut is_woken, mut is_idle) = (false, true);
-            while let Some(completion) = engine.port.ring.next_completion() {
+            while let Some(completion) = engine.backend.ring.next_completion() {
                 is_idle = false;
                 is_woken |= self.handle_completion(&mut engine, completion);
             }
@@ -280,14 +280,14 @@ impl Uring {
         engine.into_node()
     }
 
-    fn watch_wake_fd<N: Node>(&self, engine: &mut Engine<N, RingPort>) {
+    fn watch_wake_fd<N: Node>(&self, engine: &mut Engine<N, UringBackend>) {
         if let Some(ShardWaker::Fd(wake_fd)) = self.control.mailbox(self.shard).map(|mailbox| &mailbox.waker) {
-            engine.port.ring.watch(wake_fd.as_fd(), PollEvent::Readable, WAKE_KEY);
+            engine.backend.ring.watch(wake_fd.as_fd(), PollEvent::Readable, WAKE_KEY);
         }
     }
 
     /// Returns true for the wake descriptor.
-    fn handle_completion<N: Node>(&mut self, engine: &mut Engine<N, RingPort>, completion: Completion) -> bool {
+    fn handle_completion<N: Node>(&mut self, engine: &mut Engine<N, UringBackend>, completion: Completion) -> bool {
         match completion {
             Completion::Received { key, outcome, has_more } => receive(engine, id_of(key), outcome, has_more),
             Completion::Accepted { key, outcome, has_more } => self.accept(engine, key, outcome, has_more),
@@ -301,7 +301,7 @@ impl Uring {
         false
     }
 
-    fn drain_wake_fd<N: Node>(&self, engine: &mut Engine<N, RingPort>, has_more: bool) {
+    fn drain_wake_fd<N: Node>(&self, engine: &mut Engine<N, UringBackend>, has_more: bool) {
         if let Some(ShardWaker::Fd(wake_fd)) = self.control.mailbox(self.shard).map(|mailbox| &mailbox.waker) {
             wake_fd.drain();
         }
@@ -312,7 +312,7 @@ impl Uring {
 
     fn accept<N: Node>(
         &mut self,
-        engine: &mut Engine<N, RingPort>,
+        engine: &mut Engine<N, UringBackend>,
         key: Key,
         outcome: io::Result<OwnedFd>,
         has_more: bool,
@@ -337,7 +337,7 @@ impl Uring {
     }
 
     /// Passes accepted connections on, up to the limit; on stop, all.
-    fn admit<N: Node>(&mut self, engine: &mut Engine<N, RingPort>) {
+    fn admit<N: Node>(&mut self, engine: &mut Engine<N, UringBackend>) {
         while !engine.is_exiting() && (self.is_draining || engine.has_capacity()) {
             let Some((socket, listener)) = self.waiting.pop_front() else { return };
             let peer_of = |listener: &UringListener| listener.socket.peer_of(&socket);
@@ -349,7 +349,7 @@ impl Uring {
     }
 
     /// Accepts only below the connection limit.
-    fn update_accepting<N: Node>(&mut self, engine: &mut Engine<N, RingPort>) {
+    fn update_accepting<N: Node>(&mut self, engine: &mut Engine<N, UringBackend>) {
         if self.listeners.is_empty() {
             return;
         }
@@ -363,18 +363,18 @@ impl Uring {
             match listener.accepting {
                 Receive::Idle if may_accept => {
                     listener.accepting = Receive::Armed;
-                    engine.port.ring.accept(listener.socket.as_fd(), key);
+                    engine.backend.ring.accept(listener.socket.as_fd(), key);
                 }
                 Receive::Armed if !may_accept => {
                     listener.accepting = Receive::Cancelled;
-                    engine.port.ring.cancel(RingOperation::Accept, key);
+                    engine.backend.ring.cancel(RingOperation::Accept, key);
                 }
                 _ => {}
             }
         }
     }
 
-    fn check_accept_backlog<N: Node>(&mut self, engine: &mut Engine<N, RingPort>) {
+    fn check_accept_backlog<N: Node>(&mut self, engine: &mut Engine<N, UringBackend>) {
         let Self { accept_backlog, listeners, waiting, .. } = self;
         let has_waiting_connection =
             || !waiting.is_empty() || listeners.iter().any(|listener| has_waiting(&listener.socket));
@@ -382,7 +382,7 @@ impl Uring {
     }
 
     /// Draining takes turns until the kernel has ended accepting.
-    fn handle_stop<N: Node>(&mut self, engine: &mut Engine<N, RingPort>) {
+    fn handle_stop<N: Node>(&mut self, engine: &mut Engine<N, UringBackend>) {
         if engine.control().stop() != StopMode::Drain || engine.is_stopping() {
             return; // an abort ends the loop by itself
         }
@@ -397,7 +397,7 @@ impl Uring {
     }
 
     /// Connections in the backlog are established: closing the listener would reset them.
-    fn accept_backlog<N: Node>(&self, engine: &mut Engine<N, RingPort>) {
+    fn accept_backlog<N: Node>(&self, engine: &mut Engine<N, UringBackend>) {
         for listener in &self.listeners {
             for _ in 0..engine.settings().backlog {
                 match listener.socket.accept() {
@@ -414,7 +414,7 @@ impl Uring {
 }
 
 fn receive<N: Node>(
-    engine: &mut Engine<N, RingPort>,
+    engine: &mut Engine<N, UringBackend>,
     id: ConnectionId,
     outcome: io::Result<Option<ReceiveBuffer>>,
     has_more: bool,
@@ -435,8 +435,8 @@ fn receive<N: Node>(
 
 /// Selects single-shot receives if chunks must be short, or multishot receives cannot be limited. Stamped bytes have
 /// less space per buffer and are never long.
-fn update_piece_mode<N: Node>(engine: &mut Engine<N, RingPort>, id: ConnectionId, length: usize) {
-    let is_bounded = engine.port.ring.bounds_receiving();
+fn update_piece_mode<N: Node>(engine: &mut Engine<N, UringBackend>, id: ConnectionId, length: usize) {
+    let is_bounded = engine.backend.ring.bounds_receiving();
     if let Some(connection) = engine.connection(id) {
         let is_short = connection.chunk_bytes_max() < LONG_BYTES && length >= SHORT_BYTES;
         let is_long = &mut connection.operations.is_long;
@@ -446,7 +446,7 @@ fn update_piece_mode<N: Node>(engine: &mut Engine<N, RingPort>, id: ConnectionId
 }
 
 fn handle_watch<N: Node>(
-    engine: &mut Engine<N, RingPort>,
+    engine: &mut Engine<N, UringBackend>,
     id: ConnectionId,
     event: PollEvent,
     outcome: &io::Result<u32>,

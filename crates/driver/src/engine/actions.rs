@@ -5,14 +5,14 @@ use breme_node::{Action, Close, ConnectionId, Log, Node, ShardId};
 use super::Engine;
 use crate::connection::ConnectionPhase;
 use crate::control::LiveCounters;
-use crate::port::Port;
+use crate::io_backend::IoBackend;
 
 /// Capacity of the action log kept between calls.
 const ACTION_BYTES_RETAINED: usize = 256 * 1024;
 /// Messages to full mailboxes kept for a retry.
 const WAKES_DELAYED_MAX: usize = 4_096;
 
-impl<N: Node, P: Port> Engine<N, P> {
+impl<N: Node, B: IoBackend> Engine<N, B> {
     pub(super) fn run_actions(&mut self) {
         self.run_actions_on(&[]);
     }

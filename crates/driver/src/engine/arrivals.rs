@@ -9,7 +9,7 @@ use breme_sys::Stamp;
 use super::Engine;
 use super::turn::NewBytes;
 use crate::connection::{ConnectionPhase, Receive};
-use crate::port::Port;
+use crate::io_backend::IoBackend;
 
 #[derive(Clone, Copy)]
 pub(crate) enum Arrival<'a> {
@@ -22,7 +22,7 @@ pub(crate) enum Arrival<'a> {
     Nothing,
 }
 
-impl<N: Node, P: Port> Engine<N, P> {
+impl<N: Node, B: IoBackend> Engine<N, B> {
     /// `has_more`: the operation stays in flight.
     pub(crate) fn handle_arrival(&mut self, id: ConnectionId, arrival: Arrival<'_>, has_more: bool) {
         let receive_bytes_max = self.settings.receive_bytes_max;

@@ -6,14 +6,14 @@ use super::Engine;
 use super::turn::RECEIVES_PER_TURN;
 use crate::connection::{ConnectionPhase, WriteShutdown};
 use crate::control::LiveCounters;
-use crate::port::Port;
+use crate::io_backend::IoBackend;
 use crate::socket::ReceiveResult;
 
 /// Bytes a peer must send in [`PRESSURE_IDLE_TIMEOUT`] while lingering under pressure to get the full
 /// [`closing_timeout`](crate::DriverSettings::closing_timeout).
 const PRESSURE_CLOSING_BYTES: u64 = PRESSURE_RATE_MIN * PRESSURE_IDLE_TIMEOUT.as_millis() as u64 / 1_000;
 
-impl<N: Node, P: Port> Engine<N, P> {
+impl<N: Node, B: IoBackend> Engine<N, B> {
     pub(super) fn finish(&mut self, id: ConnectionId) {
         self.flush_batch(id);
         let Some(connection) = self.table.get_mut(id) else { return };
@@ -146,7 +146,7 @@ impl<N: Node, P: Port> Engine<N, P> {
         let Some(connection) = self.table.remove(id) else { return };
         if let ConnectionPhase::Ended(reason) = connection.phase {
             let is_reported = connection.is_reported;
-            self.port.close(id, connection);
+            self.backend.close(id, connection);
             self.counters().add_end(reason);
             if is_reported {
                 self.node.handle_closed(self.now, id, reason, &mut self.actions);

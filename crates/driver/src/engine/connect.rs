@@ -5,12 +5,12 @@ use breme_node::{ConnectError, ConnectTicket, Connected, ConnectionId, Endpoint,
 use super::Engine;
 use crate::connection::{Connection, ConnectionPhase};
 use crate::control::LiveCounters;
-use crate::port::Port;
+use crate::io_backend::IoBackend;
 
-impl<N: Node, P: Port> Engine<N, P> {
+impl<N: Node, B: IoBackend> Engine<N, B> {
     pub(super) fn connect(&mut self, ticket: ConnectTicket, endpoint: Endpoint) {
         let address = self.settings.unix_sockets.resolve(endpoint.address);
-        match self.port.connect(&address, self.table.next_id()) {
+        match self.backend.connect(&address, self.table.next_id()) {
             Ok(mut transport) => {
                 if self.stamps.is_some() {
                     transport.socket.stamp_arrivals();
@@ -62,7 +62,7 @@ impl<N: Node, P: Port> Engine<N, P> {
         self.timers.clear(id.key());
         let Some(connection) = self.table.remove(id) else { return };
         if let ConnectionPhase::Connecting(ticket) = connection.phase {
-            self.port.close(id, connection);
+            self.backend.close(id, connection);
             self.notify_connected(ticket, Err(error));
         }
     }

@@ -12,11 +12,11 @@ use std::time::Duration;
 use super::Engine;
 use crate::connection::{Connection, ConnectionPhase, Initiator};
 use crate::control::LiveCounters;
-use crate::port::Port;
+use crate::io_backend::IoBackend;
 use crate::tls::{Ciphertext, HandshakeStep, ServerTls, TlsSession, TlsStream};
 use crate::transport::Transport;
 
-impl<N: Node, P: Port> Engine<N, P> {
+impl<N: Node, B: IoBackend> Engine<N, B> {
     pub(super) fn begin_server_handshake(
         &mut self,
         mut transport: Transport,
@@ -145,7 +145,7 @@ impl<N: Node, P: Port> Engine<N, P> {
                     self.schedule(id);
                 } else if let Some(mut connection) = self.table.remove(id) {
                     let _ = connection.transport.end_after_failure();
-                    self.port.close(id, connection);
+                    self.backend.close(id, connection);
                 }
                 self.notify_connected(ticket, Err(ConnectError::Tls(failure)));
             }

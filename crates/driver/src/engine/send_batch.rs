@@ -1,4 +1,4 @@
-//! Batches: small sends submitted together, where the port supports it.
+//! Batches: small sends submitted together, where the backend supports it.
 //!
 //! Order is kept by one rule: a connection has at most one send in the batch, and any other send on it submits the
 //! batch first. What the kernel did not take is known on return, and queued before anything else is sent. The same rule
@@ -11,17 +11,17 @@ use bytes::Bytes;
 
 use super::Engine;
 use crate::connection::ConnectionPhase;
-use crate::port::Port;
+use crate::io_backend::IoBackend;
 
-/// Plaintext per batched send; with TLS overhead it must fit the port's limit.
+/// Plaintext per batched send; with TLS overhead it must fit the backend's limit.
 const BATCH_ENCRYPT_BYTES_MAX: usize = 15 * 1024;
 /// Segments per batched send: head, body and some reserve.
 const PIECES_MAX: usize = 4;
 
-impl<N: Node, P: Port> Engine<N, P> {
+impl<N: Node, B: IoBackend> Engine<N, B> {
     /// Adds a send to the batch. Submit an earlier one of the connection [first](Self::flush_batch).
     pub(super) fn batch_send(&mut self, log: Log<'_>, range: Range<usize>, id: ConnectionId) -> bool {
-        if !P::BATCHES_SENDS || range.len() > PIECES_MAX || !range.clone().all(|index| log.is_memory(index)) {
+        if !B::BATCHES_SENDS || range.len() > PIECES_MAX || !range.clone().all(|index| log.is_memory(index)) {
             return false;
         }
         let mut pieces: [&[u8]; PIECES_MAX] = [&[]; PIECES_MAX];
@@ -33,8 +33,8 @@ impl<N: Node, P: Port> Engine<N, P> {
         }
         let is_taken = match connection.transport.tls {
             None => match shared(log, range) {
-                Some(segment) => self.port.batch_shared_send(id, connection, segment),
-                None => self.port.batch_send(id, connection, &pieces),
+                Some(segment) => self.backend.batch_shared_send(id, connection, segment),
+                None => self.backend.batch_send(id, connection, &pieces),
             },
             Some(_) if length > BATCH_ENCRYPT_BYTES_MAX => false,
             Some(_) => self.batch_encrypted(id, &pieces),
@@ -43,7 +43,7 @@ impl<N: Node, P: Port> Engine<N, P> {
             return false;
         }
         self.control.counters(self.id).add_sent(length);
-        if self.port.is_full() {
+        if self.backend.is_full() {
             self.submit();
         }
         true
@@ -53,7 +53,7 @@ impl<N: Node, P: Port> Engine<N, P> {
     fn batch_encrypted(&mut self, id: ConnectionId, pieces: &[&[u8]]) -> bool {
         let Some(connection) = self.table.get_mut(id) else { return false };
         let Some(mut tls) = connection.transport.tls.take() else { return false };
-        let gathered = tls.encrypt_detached(pieces, |encrypted| self.port.batch_send(id, connection, &[encrypted]));
+        let gathered = tls.encrypt_detached(pieces, |encrypted| self.backend.batch_send(id, connection, &[encrypted]));
         connection.transport.tls = Some(tls);
         match gathered {
             Ok(true) => {}
@@ -71,19 +71,19 @@ impl<N: Node, P: Port> Engine<N, P> {
 
     /// Submits the batch if it contains a send of this connection.
     pub(super) fn flush_batch(&mut self, id: ConnectionId) {
-        if P::BATCHES_SENDS && self.table.get_mut(id).is_some_and(|connection| self.port.has_batched(connection)) {
+        if B::BATCHES_SENDS && self.table.get_mut(id).is_some_and(|connection| self.backend.has_batched(connection)) {
             self.submit();
         }
     }
 
     pub(super) fn submit(&mut self) {
-        self.port.submit();
+        self.backend.submit();
         self.handle_unsent();
     }
 
     /// Queues what the last submission did not send. Call it after each submission, before anything else.
     pub(crate) fn handle_unsent(&mut self) {
-        while let Some((id, unsent)) = self.port.next_unsent() {
+        while let Some((id, unsent)) = self.backend.next_unsent() {
             let Some(connection) = self.table.get_mut(id) else { continue };
             if connection.phase != ConnectionPhase::Open {
                 continue;

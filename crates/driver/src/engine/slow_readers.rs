@@ -11,12 +11,12 @@ use breme_node::{CloseReason, ConnectionId, Node, Pressure};
 use super::Engine;
 use crate::connection::{Connection, ConnectionPhase};
 use crate::control::LiveCounters;
-use crate::port::Port;
+use crate::io_backend::IoBackend;
 use crate::read_rate::ReadRate;
 
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-impl<N: Node, P: Port> Engine<N, P> {
+impl<N: Node, B: IoBackend> Engine<N, B> {
     pub(super) fn next_reader_check(&self) -> Option<Instant> {
         self.check_readers_at
     }

@@ -6,7 +6,7 @@ use breme_sys::Stamps;
 
 use super::Engine;
 use crate::connection::{Connection, ConnectionPhase, QueueLength, Receive};
-use crate::port::Port;
+use crate::io_backend::IoBackend;
 use crate::socket::ReceiveResult;
 
 /// For fairness.
@@ -20,7 +20,7 @@ pub(super) enum NewBytes<'a> {
     Delivered(&'a [u8]),
 }
 
-impl<N: Node, P: Port> Engine<N, P> {
+impl<N: Node, B: IoBackend> Engine<N, B> {
     pub(super) fn serve(&mut self, id: ConnectionId) {
         if self.is_exiting {
             return;

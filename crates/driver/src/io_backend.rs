@@ -1,7 +1,7 @@
-//! The interface between the engine and its driver.
+//! The I/O that differs between the drivers, as the engine calls it.
 //!
 //! With readiness, a socket is registered once and the rest is system calls. With completions, operations start and end
-//! as the connection's interest changes ([`Port::update_interest`]), and small sends can be batched.
+//! as the connection's interest changes ([`IoBackend::update_interest`]), and small sends can be batched.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,13 +13,14 @@ use bytes::Bytes;
 use crate::connection::Connection;
 use crate::transport::Transport;
 
-pub(crate) trait Port {
+pub(crate) trait IoBackend {
+    /// Whether [`IoBackend::batch_send`] may take a send.
     const BATCHES_SENDS: bool = false;
 
-    /// `id`: the connection's future id.
+    /// Registers an accepted socket. `id`: the connection's future id.
     fn accepted(&mut self, socket: OwnedFd, id: ConnectionId) -> io::Result<Transport>;
 
-    /// `id`: the connection's future id.
+    /// Begins to connect. `id`: the connection's future id.
     fn connect(&mut self, address: &Address, id: ConnectionId) -> io::Result<Transport>;
 
     /// Cancels operations in flight, and closes the socket.
@@ -40,6 +41,7 @@ pub(crate) trait Port {
         false
     }
 
+    /// Whether the batch contains a send of this connection.
     fn has_batched(&self, _connection: &Connection) -> bool {
         false
     }
@@ -49,6 +51,7 @@ pub(crate) trait Port {
         false
     }
 
+    /// Submits the batch.
     fn submit(&mut self) {}
 
     /// The unsent rest of the last submission, or the error.
