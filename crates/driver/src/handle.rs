@@ -73,12 +73,12 @@ fn start_events<N: Node + Send + 'static>(
     for sockets in share_listeners(listeners, settings)? {
         let event_loop = EventLoop::new(sockets).map_err(StartError::Kernel)?;
         wakers.push(ShardWaker::Events(event_loop.waker().map_err(StartError::Kernel)?));
-        shards.push(event_loop);
+        let backend = event_loop.backend().map_err(StartError::Kernel)?;
+        shards.push((event_loop, backend));
     }
     let control = Arc::new(Control::new(wakers, None).with_tls(tls));
     let mut start = Startup::new(settings, &control);
-    for (event_loop, (id, node)) in shards.into_iter().zip(nodes(settings, factory)) {
-        let backend = event_loop.backend().map_err(StartError::Kernel)?;
+    for ((event_loop, backend), (id, node)) in shards.into_iter().zip(nodes(settings, factory)) {
         let engine = Engine::new(node, id, backend, clock, (settings.clone(), control.clone()));
         start.spawn(id, || Ok(()), move |()| event_loop.run(engine))?;
     }
@@ -91,9 +91,8 @@ fn start_threads<N: Node + Send + 'static>(
     clock: Clock,
     factory: impl FnMut(Shard) -> N,
 ) -> Result<DriverHandle<N>, StartError> {
-    let wake_fd = || WakeFd::new().map_err(StartError::Kernel);
-    let wakers = (0..settings.shard_count()).map(|_| wake_fd().map(ShardWaker::Fd)).collect::<Result<_, _>>()?;
-    let acceptor = if listeners.is_empty() { None } else { Some(wake_fd()?) };
+    let wakers = shard_wake_fds(settings)?;
+    let acceptor = if listeners.is_empty() { None } else { Some(new_wake_fd()?) };
     let control = Arc::new(Control::new(wakers, acceptor).with_tls(tls_of(&listeners)));
     let handoff = (!listeners.is_empty()).then(|| Arc::new(Handoff::new(settings.shard_count(), control.clone())));
     let mut start = Startup::new(settings, &control);
@@ -116,9 +115,7 @@ fn start_uring<N: Node + Send + 'static>(
     clock: Clock,
     factory: impl FnMut(Shard) -> N,
 ) -> Result<DriverHandle<N>, StartError> {
-    let wake_fd = |_| WakeFd::new().map(ShardWaker::Fd).map_err(StartError::Kernel);
-    let wakers = (0..settings.shard_count()).map(wake_fd).collect::<Result<_, _>>()?;
-    let control = Arc::new(Control::new(wakers, None).with_tls(tls_of(&listeners)));
+    let control = Arc::new(Control::new(shard_wake_fds(settings)?, None).with_tls(tls_of(&listeners)));
     let mut start = Startup::new(settings, &control);
     for (sockets, (id, node)) in share_listeners(listeners, settings)?.into_iter().zip(nodes(settings, factory)) {
         let uring_loop = UringLoop::new(id, sockets, control.clone());
@@ -139,6 +136,14 @@ fn start_uring<N>(
     _factory: impl FnMut(Shard) -> N,
 ) -> Result<DriverHandle<N>, StartError> {
     Err(StartError::Uring(UringUnavailable::Missing))
+}
+
+fn shard_wake_fds(settings: &DriverSettings) -> Result<Vec<ShardWaker>, StartError> {
+    (0..settings.shard_count()).map(|_| new_wake_fd().map(ShardWaker::Fd)).collect()
+}
+
+fn new_wake_fd() -> Result<WakeFd, StartError> {
+    WakeFd::new().map_err(StartError::Kernel)
 }
 
 fn tls_of(listeners: &[Listener]) -> Vec<Option<ServerTls>> {
