@@ -38,8 +38,8 @@ use breme_sys::{Clock, Stamps};
 use crate::connection::{Connection, ConnectionPhase};
 use crate::connection_table::ConnectionTable;
 use crate::control::{Control, LiveCounters, StopMode};
+use crate::heap_trim::HeapTrim;
 use crate::io_backend::IoBackend;
-use crate::memory_return::MemoryReturn;
 use crate::settings::{DriverSettings, RECEIVE_CHUNK_BYTES_MAX};
 use crate::transport::Transport;
 
@@ -96,7 +96,7 @@ pub(crate) struct Engine<N, B> {
     wakes_delayed: VecDeque<(ShardId, u64)>,
     messages: VecDeque<u64>,
     receive_buffer: ReceiveBuffer,
-    memory: MemoryReturn,
+    heap_trim: HeapTrim,
     /// Accepted connections in their handshake.
     handshaking_count: usize,
     /// When remaining connections are dropped; set on stop.
@@ -145,7 +145,7 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
             wakes_delayed: VecDeque::new(),
             messages: VecDeque::new(),
             receive_buffer: ReceiveBuffer::default(),
-            memory: MemoryReturn::default(),
+            heap_trim: HeapTrim::default(),
             handshaking_count: 0,
             stop_deadline: None,
             slack: Duration::ZERO,
@@ -272,7 +272,7 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
         self.handle_deadlines();
         self.retry_wakes();
         self.notify_stop_if_due();
-        if self.memory.is_due(self.table.len(), self.now) {
+        if self.heap_trim.is_due(self.table.len(), self.now) {
             breme_sys::trim_heap();
         }
         if let Some(stamps) = &mut self.stamps {
@@ -344,7 +344,7 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
         }
         let retry = (!self.wakes_delayed.is_empty()).then(|| self.now + WAKE_RETRY);
         let of_node = self.node.next_deadline().map(|deadline| deadline + self.slack);
-        let own = [self.timers.next(), self.stop_deadline, retry, self.memory.deadline(), self.next_reader_check()];
+        let own = [self.timers.next(), self.stop_deadline, retry, self.heap_trim.deadline(), self.next_reader_check()];
         let nearest = own.into_iter().chain([of_node, also]).flatten().min()?;
         self.read_clock();
         Some(nearest.since(self.now))

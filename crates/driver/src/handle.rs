@@ -15,8 +15,8 @@ use thiserror::Error;
 use crate::control::{Control, MailboxFull, ShardCounters, ShardWaker, StopMode};
 use crate::engine::Engine;
 use crate::events::EventLoop;
+use crate::heap_trim;
 use crate::listener::Listener;
-use crate::memory_return;
 use crate::settings::{DriverKind, DriverSettings};
 use crate::threads::{Acceptor, Handoff, PollBackend, PoolThread};
 use crate::tls::ServerTls;
@@ -37,7 +37,7 @@ pub fn start<N: Node + Send + 'static>(
     factory: impl FnMut(Shard) -> N,
 ) -> Result<DriverHandle<N>, StartError> {
     check(kind, settings)?;
-    memory_return::configure_allocator(kind);
+    heap_trim::configure_allocator(kind);
     let settings = Arc::new(settings.clone());
     match kind {
         DriverKind::Events => start_events(listeners, &settings, clock, factory),

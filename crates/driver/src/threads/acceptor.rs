@@ -54,11 +54,11 @@ impl Acceptor {
             let now = self.clock.now();
             self.accept_again = self.accept_again.filter(|&again| again > now);
             let wake_again = self.wakeups.wake_idle(self.handoff.pressure_epoch(), now, &self.control);
-            let (has_unused_memory, check_readers_at) = self.handoff.has_unused_memory(now);
-            if has_unused_memory {
+            let (is_trim_due, trim_again) = self.handoff.is_trim_due(now);
+            if is_trim_due {
                 breme_sys::trim_heap();
             }
-            for index in self.wait(now, [wake_again, check_readers_at]) {
+            for index in self.wait(now, [wake_again, trim_again]) {
                 if self.accept(ListenerId(index), 1) == AcceptError::Pause {
                     self.accept_again = Some(self.clock.now() + ACCEPT_PAUSE);
                 }

@@ -10,7 +10,7 @@ use breme_node::{Accepted, ShardId};
 use parking_lot::Mutex;
 
 use crate::control::Control;
-use crate::memory_return::MemoryReturn;
+use crate::heap_trim::HeapTrim;
 
 /// Accepted connections that wait for a thread; more wait in the kernel's backlog.
 const HANDOFF_MAX: usize = 64;
@@ -36,7 +36,7 @@ struct HandoffState {
     busy_count: usize,
     /// Threads neither ended nor stopping.
     serving_count: usize,
-    memory: MemoryReturn,
+    heap_trim: HeapTrim,
 }
 
 impl HandoffState {
@@ -54,7 +54,7 @@ impl Handoff {
             live_count: thread_count,
             busy_count: 0,
             serving_count: thread_count,
-            memory: MemoryReturn::default(),
+            heap_trim: HeapTrim::default(),
         };
         Self { state: Mutex::new(state), is_closed: AtomicBool::new(false), changes: AtomicU64::new(0), control }
     }
@@ -94,7 +94,7 @@ impl Handoff {
         }
         state.busy_count = state.busy_count + usize::from(taken.is_some()) - usize::from(was_busy);
         let busy_count = state.busy_count;
-        let wakes_acceptor = state.memory.has_fallen(busy_count) || wakes_acceptor;
+        let wakes_acceptor = state.heap_trim.has_fallen(busy_count) || wakes_acceptor;
         self.update_pressure(&state);
         drop(state);
         if wakes_acceptor {
@@ -103,11 +103,11 @@ impl Handoff {
         taken
     }
 
-    /// Whether memory should be trimmed, and when to check again.
-    pub(super) fn has_unused_memory(&self, now: Instant) -> (bool, Option<Instant>) {
+    /// Whether to trim the heap now, and when to check again.
+    pub(super) fn is_trim_due(&self, now: Instant) -> (bool, Option<Instant>) {
         let mut state = self.state.lock();
         let busy_count = state.busy_count;
-        (state.memory.is_due(busy_count, now), state.memory.deadline())
+        (state.heap_trim.is_due(busy_count, now), state.heap_trim.deadline())
     }
 
     pub(super) fn close(&self) {

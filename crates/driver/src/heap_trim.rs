@@ -1,7 +1,7 @@
-//! Returns freed memory to the operating system.
+//! When freed memory is returned to the operating system.
 //!
 //! The allocator keeps freed memory, which may be all that many closed connections had used. A thread trims the heap
-//! when its number of connections has halved and stays low for a moment; with constant churn, memory that is needed
+//! when its number of connections has halved and stays low for a moment; under constant churn, memory that is needed
 //! again is not returned.
 
 use std::time::Duration;
@@ -12,36 +12,47 @@ use crate::settings::{DriverKind, RECEIVE_CHUNK_BYTES_MAX};
 
 /// Fewer closed connections are not worth the time.
 const CLOSED_MIN: usize = 64;
-/// How long the number must stay low.
+/// How long the number of connections must stay low.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Limits what the allocator retains: little for a pool of many threads, more for shards, which reuse their buffers all
-/// the time.
+/// What the allocator retains per arena: little for a pool of many threads, more for shards, which reuse their buffers
+/// all the time.
+const POOL_RETAINED_BYTES_MAX: i32 = 128 * 1024;
+const SHARD_RETAINED_BYTES_MAX: i32 = 512 * 1024;
+/// Larger allocations are mapped separately, and so returned when they are freed.
+const POOL_MAPPED_BYTES_MIN: i32 = RECEIVE_CHUNK_BYTES_MAX as i32;
+const SHARD_MAPPED_BYTES_MIN: i32 = 1024 * 1024;
+
+/// Limits what the allocator retains.
 pub(crate) fn configure_allocator(kind: DriverKind) {
-    match kind {
-        DriverKind::Threads => breme_sys::limit_retained_memory(128 * 1024, RECEIVE_CHUNK_BYTES_MAX as i32),
-        DriverKind::Events | DriverKind::Uring => breme_sys::limit_retained_memory(512 * 1024, 1024 * 1024),
-    }
+    let (retained_bytes_max, mapped_bytes_min) = match kind {
+        DriverKind::Threads => (POOL_RETAINED_BYTES_MAX, POOL_MAPPED_BYTES_MIN),
+        DriverKind::Events | DriverKind::Uring => (SHARD_RETAINED_BYTES_MAX, SHARD_MAPPED_BYTES_MIN),
+    };
+    breme_sys::limit_retained_memory(retained_bytes_max, mapped_bytes_min);
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct MemoryReturn {
+pub(crate) struct HeapTrim {
     /// Most connections since the last trim.
     peak: usize,
+    /// When to trim, if the number of connections stays low.
     due: Option<Instant>,
 }
 
-impl MemoryReturn {
+impl HeapTrim {
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.due
     }
 
-    /// Whether to call [`is_due`](Self::is_due) now. `count`: open connections.
+    /// Whether so many of the connections have closed that [`is_due`](Self::is_due) is to be called. `count`: the open
+    /// ones.
     pub(crate) fn has_fallen(&mut self, count: usize) -> bool {
         self.peak = self.peak.max(count);
         self.peak - count >= CLOSED_MIN.max(count)
     }
 
+    /// Whether to trim the heap now.
     pub(crate) fn is_due(&mut self, count: usize, now: Instant) -> bool {
         if !self.has_fallen(count) {
             self.due = None;
@@ -61,7 +72,7 @@ mod tests {
 
     #[test]
     fn trims_after_connections_halve() {
-        let mut memory = MemoryReturn::default();
+        let mut heap_trim = HeapTrim::default();
         let at = |millis| Instant::ZERO + Duration::from_millis(millis);
         for (count, millis, is_due) in [
             (1_000, 0, false),
@@ -79,8 +90,8 @@ mod tests {
             (87, 20_000, false),
             (87, 30_000, false),
         ] {
-            assert_eq!(memory.is_due(count, at(millis)), is_due, "{count} connections at {millis} ms");
+            assert_eq!(heap_trim.is_due(count, at(millis)), is_due, "{count} connections at {millis} ms");
         }
-        assert_eq!(memory.deadline(), None);
+        assert_eq!(heap_trim.deadline(), None);
     }
 }
