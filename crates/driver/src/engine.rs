@@ -33,7 +33,7 @@ use breme_node::{
     Accepted, Actions, CloseReason, ConnectError, ConnectTicket, ConnectionId, Node, PRESSURE_TURN, Pressure, ShardId,
     TlsFailure,
 };
-use breme_sys::{Clock, Stamps};
+use breme_sys::{Clock, TimestampConverter};
 
 use crate::connection::{Connection, ConnectionPhase};
 use crate::connection_table::ConnectionTable;
@@ -104,7 +104,7 @@ pub(crate) struct Engine<N, B> {
     /// Tolerated lateness of the node's deadline, in addition to wake-up latency.
     slack: Duration,
     /// For nodes that use arrival times.
-    stamps: Option<Stamps>,
+    timestamps: Option<TimestampConverter>,
     /// The node accepts bytes of accepted connections while their send queues are long.
     is_full_duplex: bool,
     /// As last reported to the node.
@@ -126,7 +126,7 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
         clock: Clock,
         shared: (Arc<DriverSettings>, Arc<Control>),
     ) -> Self {
-        let stamps = node.times_arrivals().then(|| Stamps::new(clock));
+        let timestamps = node.times_arrivals().then(|| TimestampConverter::new(clock));
         let is_full_duplex = node.is_full_duplex();
         Self {
             backend,
@@ -149,7 +149,7 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
             handshaking_count: 0,
             stop_deadline: None,
             slack: Duration::ZERO,
-            stamps,
+            timestamps,
             is_full_duplex,
             pressure: Pressure::default(),
             check_readers_at: None,
@@ -275,8 +275,8 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
         if self.heap_trim.is_due(self.table.len(), self.now) {
             breme_sys::trim_heap();
         }
-        if let Some(stamps) = &mut self.stamps {
-            stamps.begin_batch();
+        if let Some(timestamps) = &mut self.timestamps {
+            timestamps.begin_batch();
         }
     }
 
@@ -371,9 +371,9 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
     }
 
     /// Whether events may be delayed for such a short wait: the node will act soon, its deadline may be late, and
-    /// arrival times are stamped.
+    /// the kernel timestamps arrivals.
     pub(crate) fn may_coalesce(&self, timeout: Duration) -> bool {
-        self.stamps.is_some() && !self.slack.is_zero() && timeout <= COALESCE_MAX
+        self.timestamps.is_some() && !self.slack.is_zero() && timeout <= COALESCE_MAX
     }
 
     pub(crate) fn is_done(&self) -> bool {

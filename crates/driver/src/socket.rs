@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use breme_node::CloseReason;
-use breme_sys::Stamp;
+use breme_sys::ReceiveTimestamp;
 use bytes::{Buf, BytesMut};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
@@ -44,10 +44,10 @@ const FULL: SendResult = SendResult { bytes: 0, is_full: true };
 pub(crate) struct Socket {
     descriptor: OwnedFd,
     source: ReceiveSource,
-    /// The kernel stamps arrivals.
-    has_stamps: bool,
-    /// The last stamp.
-    latest: Option<Stamp>,
+    /// The kernel timestamps arrivals.
+    has_timestamps: bool,
+    /// The last timestamp.
+    latest: Option<ReceiveTimestamp>,
 }
 
 #[derive(Debug)]
@@ -81,29 +81,29 @@ impl ReceivedAhead {
 impl Socket {
     /// For drivers by readiness.
     pub(crate) fn with_syscalls(descriptor: OwnedFd) -> Self {
-        Self { descriptor, source: ReceiveSource::Syscalls, has_stamps: false, latest: None }
+        Self { descriptor, source: ReceiveSource::Syscalls, has_timestamps: false, latest: None }
     }
 
     /// For bytes delivered by completions ([`Socket::buffer`]).
     pub(crate) fn with_completions(descriptor: OwnedFd) -> Self {
-        Self { descriptor, source: ReceiveSource::Completions(None), has_stamps: false, latest: None }
+        Self { descriptor, source: ReceiveSource::Completions(None), has_timestamps: false, latest: None }
     }
 
-    /// Enables arrival stamps, if the kernel supports them.
-    pub(crate) fn stamp_arrivals(&mut self) {
-        self.has_stamps = breme_sys::stamp_arrivals(&self.descriptor).is_ok();
+    /// Enables arrival timestamps, if the kernel supports them.
+    pub(crate) fn enable_timestamps(&mut self) {
+        self.has_timestamps = breme_sys::enable_timestamps(&self.descriptor).is_ok();
     }
 
-    pub(crate) fn has_stamps(&self) -> bool {
-        self.has_stamps
+    pub(crate) fn has_timestamps(&self) -> bool {
+        self.has_timestamps
     }
 
     /// Sets the arrival time of the bytes delivered last.
-    pub(crate) fn set_stamp(&mut self, stamp: Option<Stamp>) {
-        self.latest = stamp;
+    pub(crate) fn set_timestamp(&mut self, timestamp: Option<ReceiveTimestamp>) {
+        self.latest = timestamp;
     }
 
-    pub(crate) fn take_stamp(&mut self) -> Option<Stamp> {
+    pub(crate) fn take_timestamp(&mut self) -> Option<ReceiveTimestamp> {
         self.latest.take()
     }
 
@@ -169,12 +169,12 @@ impl Socket {
     }
 
     fn receive_once(&mut self, buffer: &mut [u8]) -> Result<usize, Errno> {
-        if !self.has_stamps {
+        if !self.has_timestamps {
             return rustix::net::recv(&self.descriptor, buffer, RecvFlags::empty()).map(|(count, _)| count);
         }
-        let received = breme_sys::receive_with_stamp(&self.descriptor, buffer);
-        let (count, stamp) = received.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-        self.set_stamp(stamp);
+        let received = breme_sys::receive_with_timestamp(&self.descriptor, buffer);
+        let (count, timestamp) = received.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        self.set_timestamp(timestamp);
         Ok(count)
     }
 

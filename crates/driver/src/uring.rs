@@ -79,7 +79,7 @@ impl UringBackend {
         let socket = connection.transport.as_fd();
         match operation(connection) {
             _ if is_long => self.ring.receive_once(socket, key_of(id), connection.chunk_bytes_max()),
-            RingOperation::ReceiveWithStamps => self.ring.receive_with_stamps(socket, key_of(id)),
+            RingOperation::ReceiveWithTimestamps => self.ring.receive_with_timestamps(socket, key_of(id)),
             _ => self.ring.receive(socket, key_of(id)),
         }
     }
@@ -104,7 +104,11 @@ impl UringBackend {
 }
 
 fn operation(connection: &Connection) -> RingOperation {
-    if connection.transport.socket.has_stamps() { RingOperation::ReceiveWithStamps } else { RingOperation::Receive }
+    if connection.transport.socket.has_timestamps() {
+        RingOperation::ReceiveWithTimestamps
+    } else {
+        RingOperation::Receive
+    }
 }
 
 /// Keys have fewer index bits than ids.
@@ -421,8 +425,8 @@ fn receive<N: Node>(
 ) {
     match outcome {
         Ok(Some(buffer)) => {
-            update_piece_mode(engine, id, buffer.len());
-            engine.handle_arrival(id, Arrival::Bytes(&buffer, buffer.stamp()), has_more);
+            update_receive_mode(engine, id, buffer.len());
+            engine.handle_arrival(id, Arrival::Bytes(&buffer, buffer.timestamp()), has_more);
         }
         Ok(None) => engine.handle_arrival(id, Arrival::End, has_more),
         Err(error) => match Errno::from_io_error(&error) {
@@ -433,9 +437,9 @@ fn receive<N: Node>(
     }
 }
 
-/// Selects single-shot receives if chunks must be short, or multishot receives cannot be limited. Stamped bytes have
-/// less space per buffer and are never long.
-fn update_piece_mode<N: Node>(engine: &mut Engine<N, UringBackend>, id: ConnectionId, length: usize) {
+/// Selects single-shot receives if chunks must be short, or multishot receives cannot be limited. Timestamped receives
+/// have less space per buffer and are never long.
+fn update_receive_mode<N: Node>(engine: &mut Engine<N, UringBackend>, id: ConnectionId, length: usize) {
     let is_bounded = engine.backend.ring.bounds_receiving();
     if let Some(connection) = engine.connection(id) {
         let is_short = connection.chunk_bytes_max() < LONG_BYTES && length >= SHORT_BYTES;

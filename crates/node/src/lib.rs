@@ -120,7 +120,7 @@ pub trait Node {
     }
 
     /// Whether the [arrival](Received::came) of bytes matters, not only when the driver processes them. Then the kernel
-    /// is requested to stamp them, on connections that the node opens.
+    /// is requested to timestamp them, on connections that the node opens.
     ///
     /// If such a node also has a deadline slack, it gets all bytes received until then together, and is not woken for
     /// each arrival.

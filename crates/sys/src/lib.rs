@@ -9,14 +9,14 @@
 //! | `cpu` | available processors, pinning threads |
 //! | `descriptors` | the limit of open files |
 //! | `files` | small files, read whole |
-//! | `listening` | listening sockets |
+//! | `listener` | listening sockets |
 //! | `memory` | returning freed memory to the system |
-//! | `names` | addresses of hosts |
 //! | `precise_wait` | waiting with nanosecond precision |
+//! | `resolver` | addresses of host names |
 //! | `root` | opening files below a directory, without escapes |
 //! | `socket` | non-blocking connect, resetting |
-//! | `stamps` | receive timestamps of the kernel |
 //! | `suspend` | suspending this process |
+//! | `timestamps` | receive timestamps of the kernel |
 //! | `uring` | io_uring (Linux) |
 //! | `usage` | CPU time of a process or thread; resident memory |
 //!
@@ -29,14 +29,14 @@ mod clock;
 mod cpu;
 mod descriptors;
 mod files;
-mod listening;
+mod listener;
 mod memory;
-mod names;
 mod precise_wait;
+mod resolver;
 mod root;
 mod socket;
-mod stamps;
 mod suspend;
+mod timestamps;
 pub mod uring;
 mod usage;
 
@@ -50,14 +50,14 @@ pub use descriptors::{
     raise_descriptor_limit,
 };
 pub use files::read_bounded;
-pub use listening::ListeningSocket;
+pub use listener::ListeningSocket;
 pub use memory::{limit_retained_memory, trim_heap};
-pub use names::resolve;
 pub use precise_wait::{set_min_timer_slack, wait_until_readable};
+pub use resolver::resolve;
 pub use root::{FoundEntries, FoundEntry, RootError, SiteRoot};
 pub use socket::{connect, connect_outcome, new_unconnected, reset_on_close, unacknowledged_bytes};
-pub use stamps::{Stamp, Stamps, receive_with_stamp, stamp_arrivals};
 pub use suspend::suspend_process;
+pub use timestamps::{ReceiveTimestamp, TimestampConverter, enable_timestamps, receive_with_timestamp};
 #[cfg(target_os = "linux")]
 pub use usage::cpu_time_of_other;
 pub use usage::{CpuTime, cpu_time_of_ended_children, cpu_time_of_process, cpu_time_of_thread, resident_bytes};

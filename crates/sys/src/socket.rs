@@ -95,7 +95,7 @@ mod tests {
     use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 
     use super::*;
-    use crate::listening::ListeningSocket;
+    use crate::listener::ListeningSocket;
 
     fn anywhere() -> SocketAddr {
         (Ipv4Addr::LOCALHOST, 0).into()

@@ -4,7 +4,7 @@
 //! system calls. Only a transport [without TLS](crate::transport::Transport::is_passthrough) is bypassed.
 
 use breme_node::{CloseReason, ConnectionId, Node};
-use breme_sys::Stamp;
+use breme_sys::ReceiveTimestamp;
 
 use super::Engine;
 use super::turn::NewBytes;
@@ -14,7 +14,7 @@ use crate::io_backend::IoBackend;
 #[derive(Clone, Copy)]
 pub(crate) enum Arrival<'a> {
     /// With their arrival time, if known.
-    Bytes(&'a [u8], Option<Stamp>),
+    Bytes(&'a [u8], Option<ReceiveTimestamp>),
     /// The peer closed its side.
     End,
     Failure(CloseReason),
@@ -31,12 +31,12 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
             connection.operations.receive = Receive::Idle;
         }
         match arrival {
-            Arrival::Bytes(bytes, stamp) if connection.accepts_directly(bytes.len(), receive_bytes_max) => {
-                connection.transport.socket.set_stamp(stamp);
+            Arrival::Bytes(bytes, timestamp) if connection.accepts_directly(bytes.len(), receive_bytes_max) => {
+                connection.transport.socket.set_timestamp(timestamp);
                 self.lend(id, NewBytes::Delivered(bytes));
             }
-            Arrival::Bytes(bytes, stamp) => {
-                connection.transport.socket.set_stamp(stamp);
+            Arrival::Bytes(bytes, timestamp) => {
+                connection.transport.socket.set_timestamp(timestamp);
                 self.buffer_arrival(id, bytes);
             }
             Arrival::End => {

@@ -12,8 +12,8 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
         let address = self.settings.unix_sockets.resolve(endpoint.address);
         match self.backend.connect(&address, self.table.next_id()) {
             Ok(mut transport) => {
-                if self.stamps.is_some() {
-                    transport.socket.stamp_arrivals();
+                if self.timestamps.is_some() {
+                    transport.socket.enable_timestamps();
                 }
                 let mut connection = Connection::new(transport, ConnectionPhase::Connecting(ticket));
                 connection.tls_client = endpoint.tls;

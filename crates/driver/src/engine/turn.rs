@@ -2,7 +2,7 @@
 
 use breme_base::Instant;
 use breme_node::{ConnectionId, Node, Received};
-use breme_sys::Stamps;
+use breme_sys::TimestampConverter;
 
 use super::Engine;
 use crate::connection::{Connection, ConnectionPhase, QueueLength, Receive};
@@ -191,7 +191,7 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
         }
         self.read_clock();
         let Some(connection) = self.table.get_mut(id) else { return };
-        let came = came(&mut self.stamps, connection, self.now);
+        let came = came(&mut self.timestamps, connection, self.now);
         let ended = connection.has_ended;
         if !fresh.is_empty() {
             self.control.counters(self.id).add_received(fresh.len());
@@ -260,8 +260,8 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
 }
 
 /// Arrival time of the latest bytes: the kernel's timestamp, or now.
-fn came(stamps: &mut Option<Stamps>, connection: &mut Connection, now: Instant) -> Instant {
-    let Some(stamps) = stamps else { return now };
-    let stamp = connection.transport.socket.take_stamp();
-    stamp.and_then(|stamp| stamps.instant_of(stamp)).map_or(now, |came| came.min(now))
+fn came(timestamps: &mut Option<TimestampConverter>, connection: &mut Connection, now: Instant) -> Instant {
+    let Some(timestamps) = timestamps else { return now };
+    let timestamp = connection.transport.socket.take_timestamp();
+    timestamp.and_then(|timestamp| timestamps.instant_of(timestamp)).map_or(now, |came| came.min(now))
 }

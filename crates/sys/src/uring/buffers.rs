@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use io_uring::types::BufRingEntry;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-use crate::stamps::{CONTROL_BYTES, Stamp, stamp_in};
+use crate::timestamps::{CONTROL_BYTES, ReceiveTimestamp, timestamp_in};
 
 /// Received bytes. Dropping it returns the buffer to the kernel.
 #[derive(Debug)]
@@ -20,10 +20,10 @@ pub struct ReceiveBuffer {
     /// After the kernel's prefix.
     start: usize,
     length: usize,
-    stamp: Option<Stamp>,
+    timestamp: Option<ReceiveTimestamp>,
 }
 
-/// What the kernel writes before stamped bytes: lengths and a control message.
+/// What the kernel writes before timestamped bytes: lengths and a control message.
 const PREFIX_BYTES: usize = LENGTHS_BYTES + CONTROL_BYTES;
 const LENGTHS_BYTES: usize = size_of::<[u32; 4]>();
 /// Position of the control message's length in `io_uring_recvmsg_out`.
@@ -71,16 +71,16 @@ impl BufferPool {
     /// `buffer` and `length` must come from a completion, once.
     pub(super) fn take(self: &Rc<Self>, buffer: u16, length: usize) -> ReceiveBuffer {
         assert!(buffer < self.count && length <= self.buffer_bytes, "the kernel names a buffer that it was not given");
-        ReceiveBuffer { pool: self.clone(), buffer, start: 0, length, stamp: None }
+        ReceiveBuffer { pool: self.clone(), buffer, start: 0, length, timestamp: None }
     }
 
-    /// For a receive with stamps.
-    pub(super) fn take_stamped(self: &Rc<Self>, buffer: u16, length: usize) -> ReceiveBuffer {
+    /// For a receive with timestamps.
+    pub(super) fn take_timestamped(self: &Rc<Self>, buffer: u16, length: usize) -> ReceiveBuffer {
         let mut buffer = self.take(buffer, length);
         if let Some((prefix, bytes)) = buffer.split_at_checked(PREFIX_BYTES) {
             let control_bytes = prefix[CONTROL_LENGTH].try_into().map_or(0, u32::from_ne_bytes) as usize;
             let control = &prefix[LENGTHS_BYTES..];
-            (buffer.stamp, buffer.length) = (control.get(..control_bytes).and_then(stamp_in), bytes.len());
+            (buffer.timestamp, buffer.length) = (control.get(..control_bytes).and_then(timestamp_in), bytes.len());
             buffer.start = PREFIX_BYTES;
         }
         buffer
@@ -117,10 +117,10 @@ impl BufferPool {
 }
 
 impl ReceiveBuffer {
-    /// When the last byte arrived, if stamped.
+    /// When the last byte arrived, if timestamped.
     #[must_use]
-    pub fn stamp(&self) -> Option<Stamp> {
-        self.stamp
+    pub fn timestamp(&self) -> Option<ReceiveTimestamp> {
+        self.timestamp
     }
 }
 

@@ -32,7 +32,7 @@ impl Key {
 pub enum RingOperation {
     Accept,
     Receive,
-    ReceiveWithStamps,
+    ReceiveWithTimestamps,
     Connect,
     Watch(PollEvent),
 }
@@ -108,7 +108,7 @@ const OPERATIONS: [RingOperation; 7] = [
     RingOperation::Watch(PollEvent::Readable),
     RingOperation::Watch(PollEvent::Writable),
     RingOperation::Watch(PollEvent::Broken),
-    RingOperation::ReceiveWithStamps,
+    RingOperation::ReceiveWithTimestamps,
 ];
 const SEND: u64 = 1;
 const FIRST_OPERATION: u64 = 2;
@@ -126,7 +126,7 @@ impl Tag {
                     RingOperation::Watch(PollEvent::Readable) => 3,
                     RingOperation::Watch(PollEvent::Writable) => 4,
                     RingOperation::Watch(PollEvent::Broken) => 5,
-                    RingOperation::ReceiveWithStamps => 6,
+                    RingOperation::ReceiveWithTimestamps => 6,
                 };
                 (FIRST_OPERATION + code) << Key::BITS | key.0
             }

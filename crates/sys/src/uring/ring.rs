@@ -19,7 +19,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use io_uring::types::{CancelBuilder, Fd};
 use io_uring::{IoUring, cqueue, opcode, squeue};
-use kernel::{BUFFERS, has_absolute_timeouts, has_receive_limit, limit, setup, stamp_header};
+use kernel::{BUFFERS, has_absolute_timeouts, has_receive_limit, limit, setup, timestamp_header};
 use socket2::SockAddr;
 
 pub use kernel::RingSizes;
@@ -54,8 +54,8 @@ pub struct Ring {
     has_absolute_timeouts: bool,
     /// Limit of a multishot receive; none if unsupported.
     receive_bytes: Option<u32>,
-    /// Space for control messages of stamped receives; boxed, since the kernel may read it while one is in flight.
-    stamp_header: Box<libc::msghdr>,
+    /// Space for control messages of timestamped receives; boxed, since the kernel may read it while one is in flight.
+    timestamp_header: Box<libc::msghdr>,
 }
 
 impl Ring {
@@ -86,7 +86,7 @@ impl Ring {
             submission: 0,
             has_absolute_timeouts,
             receive_bytes,
-            stamp_header: stamp_header(),
+            timestamp_header: timestamp_header(),
         })
     }
 
@@ -118,12 +118,12 @@ impl Ring {
         self.push_operation(receive.build().flags(squeue::Flags::BUFFER_SELECT), RingOperation::Receive, key);
     }
 
-    /// Multishot receive on a socket with [stamps](crate::stamp_arrivals), returned in
-    /// [`stamp`](super::ReceiveBuffer::stamp).
-    pub fn receive_with_stamps(&mut self, socket: BorrowedFd<'_>, key: Key) {
-        let message = &raw const *self.stamp_header;
+    /// Multishot receive on a socket with [timestamps](crate::enable_timestamps), returned in
+    /// [`timestamp`](super::ReceiveBuffer::timestamp).
+    pub fn receive_with_timestamps(&mut self, socket: BorrowedFd<'_>, key: Key) {
+        let message = &raw const *self.timestamp_header;
         let entry = opcode::RecvMsgMulti::new(Fd(socket.as_raw_fd()), message, BUFFERS).build();
-        self.push_operation(entry, RingOperation::ReceiveWithStamps, key);
+        self.push_operation(entry, RingOperation::ReceiveWithTimestamps, key);
     }
 
     /// Connects an unconnected socket.
@@ -235,12 +235,12 @@ impl Ring {
                 let outcome = outcome.map(|fd| unsafe { OwnedFd::from_raw_fd(fd as i32) });
                 Completion::Accepted { key, outcome, has_more }
             }
-            RingOperation::Receive | RingOperation::ReceiveWithStamps => {
+            RingOperation::Receive | RingOperation::ReceiveWithTimestamps => {
                 let buffer = cqueue::buffer_select(entry.flags());
                 let length = *outcome.as_ref().unwrap_or(&0) as usize;
                 // An empty buffer is returned at once.
                 let take = |buffer| match operation {
-                    RingOperation::ReceiveWithStamps => self.pool.take_stamped(buffer, length),
+                    RingOperation::ReceiveWithTimestamps => self.pool.take_timestamped(buffer, length),
                     _ => self.pool.take(buffer, length),
                 };
                 let buffer = buffer.map(take).filter(|buffer| !buffer.is_empty());
@@ -266,8 +266,8 @@ impl Ring {
     #[allow(unsafe_code)]
     fn push_now(&mut self, entry: &squeue::Entry) -> bool {
         // SAFETY: what the entries point to lives long enough: bytes to send and addresses until the submission has
-        // returned (`enter` clears them only then), receive buffers as long as the pool, the stamp header as long as
-        // the ring.
+        // returned (`enter` clears them only then), receive buffers as long as the pool, the timestamp header as long
+        // as the ring.
         unsafe { self.uring.submission().push(entry) }.is_ok()
     }
 }

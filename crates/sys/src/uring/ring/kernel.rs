@@ -6,7 +6,7 @@ use std::mem;
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
 
-use crate::stamps::CONTROL_BYTES;
+use crate::timestamps::CONTROL_BYTES;
 
 /// The buffer group; a ring has one.
 pub(super) const BUFFERS: u16 = 0;
@@ -84,9 +84,9 @@ pub(super) fn limit(entry: squeue::Entry, bytes: u32) -> squeue::Entry {
     unsafe { mem::transmute(words) }
 }
 
-/// Space for the stamp in each buffer.
+/// Space for the timestamp in each buffer.
 #[allow(unsafe_code)]
-pub(super) fn stamp_header() -> Box<libc::msghdr> {
+pub(super) fn timestamp_header() -> Box<libc::msghdr> {
     // SAFETY: all fields are numbers and pointers, for which zero is valid and means "none".
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
     message.msg_controllen = CONTROL_BYTES as _;

@@ -164,15 +164,15 @@ fn cancelled_operations_complete() {
 }
 
 #[test]
-fn stamped_receive_returns_data_and_end() {
+fn timestamped_receive_returns_data_and_end() {
     let Some(mut ring) = ring_of(RingSizes { buffer_bytes: 64, ..SMALL }) else { return };
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut near = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (far, _) = listener.accept().unwrap();
-    crate::stamp_arrivals(&far).unwrap();
+    crate::enable_timestamps(&far).unwrap();
     let clock = crate::Clock::start();
-    let mut stamps = crate::Stamps::new(clock);
-    ring.receive_with_stamps(far.as_fd(), Key::new(5));
+    let mut timestamps = crate::TimestampConverter::new(clock);
+    ring.receive_with_timestamps(far.as_fd(), Key::new(5));
     // After the prefix a buffer has 16 bytes left, so these arrive in three pieces, and the buffers run out.
     near.write_all(b"forty bytes that do not fit in one piece").unwrap();
     near.shutdown(std::net::Shutdown::Write).unwrap();
@@ -184,15 +184,15 @@ fn stamped_receive_returns_data_and_end() {
             Ok(Some(buffer)) => {
                 assert!(buffer.len() <= 16);
                 received.extend_from_slice(&buffer);
-                stamps.begin_batch(); // the kernel begins to stamp a little after it was told to
-                let arrived_at = buffer.stamp().and_then(|stamp| stamps.instant_of(stamp));
+                timestamps.begin_batch(); // the kernel begins to timestamp a little after it was told to
+                let arrived_at = buffer.timestamp().and_then(|timestamp| timestamps.instant_of(timestamp));
                 assert!(arrived_at.is_none_or(|arrived_at| arrived_at <= clock.now() + Duration::from_micros(10)));
             }
             Ok(None) => break assert!(!has_more),
             Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ENOBUFS)),
         }
         if !has_more {
-            ring.receive_with_stamps(far.as_fd(), Key::new(5));
+            ring.receive_with_timestamps(far.as_fd(), Key::new(5));
         }
     }
     assert_eq!(received, b"forty bytes that do not fit in one piece");
