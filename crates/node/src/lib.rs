@@ -27,7 +27,7 @@
 //! - **Closing.** Every connection that was accepted or connected gets exactly one [`Node::handle_closed`], also when
 //!   the node itself closed it. After [`Actions::close`] nothing more is lent.
 //! - **Time.** Each call carries the instant of its event, read for that event. It never goes back. The arrival of
-//!   bytes may be earlier ([`Received::came`]). [`Node::next_deadline`] is queried after each batch of events;
+//!   bytes may be earlier ([`Received::arrived_at`]). [`Node::next_deadline`] is queried after each batch of events;
 //!   [`Node::handle_deadline`] is called at that instant or a little later.
 //! - **Pressure.** Only the driver sees connections that wait to be accepted; only the node knows which of its clients
 //!   have no request in progress. So the driver reports when connections begin and cease to wait
@@ -119,11 +119,11 @@ pub trait Node {
         None
     }
 
-    /// Whether the [arrival](Received::came) of bytes matters, not only when the driver processes them. Then the kernel
-    /// is requested to timestamp them, on connections that the node opens.
+    /// Whether the node needs the time at which bytes [arrived](Received::arrived_at), not only that of the call. Then
+    /// the kernel timestamps them, on connections that the node opens.
     ///
-    /// If such a node also has a deadline slack, it gets all bytes received until then together, and is not woken for
-    /// each arrival.
+    /// If such a node also has a deadline slack, it gets all bytes received until its deadline together, and is not
+    /// woken for each arrival.
     fn times_arrivals(&self) -> bool {
         false
     }
@@ -152,7 +152,7 @@ pub struct Received<'a> {
     pub ended: bool,
     /// When the last of the bytes arrived: the instant of the call, or before it if the driver
     /// [knows](Node::times_arrivals).
-    pub came: Instant,
+    pub arrived_at: Instant,
 }
 
 /// An accepted connection.

@@ -124,7 +124,7 @@ impl<N: Node> Driven<N> {
 
     /// Lends bytes, all of which the node must take.
     fn lend(&mut self, connection: ConnectionId, bytes: &[u8]) {
-        let received = Received { bytes, ended: false, came: self.now };
+        let received = Received { bytes, ended: false, arrived_at: self.now };
         assert_eq!(self.node.handle_received(self.now, connection, received, &mut self.actions), bytes.len());
     }
 

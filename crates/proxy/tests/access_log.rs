@@ -97,7 +97,7 @@ impl Hand {
 
     fn receive(&mut self, id: ConnectionId, text: &str) -> Vec<String> {
         self.call(|node, now, actions| {
-            let received = Received { bytes: text.as_bytes(), ended: false, came: now };
+            let received = Received { bytes: text.as_bytes(), ended: false, arrived_at: now };
             assert_eq!(node.handle_received(now, id, received, actions), text.len());
         })
     }
@@ -216,7 +216,7 @@ fn logs_refused_requests() {
     let proxy = reverse(silent(), GroupSettings::default(), Some(log.clone()));
     let refused = |text: &str, ended: bool| {
         let mut hand = Hand::new(&proxy);
-        let received = Received { bytes: text.as_bytes(), ended, came: hand.now };
+        let received = Received { bytes: text.as_bytes(), ended, arrived_at: hand.now };
         hand.call(|node, now, actions| {
             assert!(node.handle_received(now, CLIENT, received, actions) <= received.bytes.len());
         });
@@ -234,7 +234,7 @@ fn logs_refused_requests() {
     let mut hand = refused(&head(&["POST /f HTTP/1.1", "Host: a", "Transfer-Encoding: chunked"]), false);
     hand.connected();
     let bytes = b"x\r\n";
-    let received = Received { bytes, ended: false, came: hand.now };
+    let received = Received { bytes, ended: false, arrived_at: hand.now };
     hand.call(|node, now, actions| {
         assert!(node.handle_received(now, CLIENT, received, actions) <= received.bytes.len());
     });

@@ -143,7 +143,7 @@ fn reloaded_limits_apply_to_known_clients() {
     // The first connection was not counted, so a second one is accepted; but all share one bucket.
     node.handle_accepted(Instant::ZERO, clients[1], accepted, &mut actions);
     for client in clients {
-        let received = Received { bytes: GET.as_bytes(), ended: false, came: Instant::ZERO };
+        let received = Received { bytes: GET.as_bytes(), ended: false, arrived_at: Instant::ZERO };
         node.handle_received(Instant::ZERO, client, received, &mut actions);
     }
     let sent: Vec<&[u8]> =

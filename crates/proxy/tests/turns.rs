@@ -49,7 +49,7 @@ fn with_stored_response(limits: Limits) -> (Driven, Proxy) {
 
 /// Returns the number of bytes taken.
 fn lend(driven: &mut Driven, now: Instant, bytes: &str) -> usize {
-    let received = Received { bytes: bytes.as_bytes(), ended: false, came: now };
+    let received = Received { bytes: bytes.as_bytes(), ended: false, arrived_at: now };
     driven.0.handle_received(now, CLIENT, received, &mut driven.1)
 }
 

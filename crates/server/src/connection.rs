@@ -126,7 +126,7 @@ mod tests {
         let mut connection = Connection::new(ConnectionId::new(0, 0), Instant::ZERO, ());
         let head = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
         let input = [&head[..], b"GET"].concat();
-        let received = Received { bytes: &input, ended: true, came: Instant::ZERO };
+        let received = Received { bytes: &input, ended: true, arrived_at: Instant::ZERO };
         connection.begin_receiving(&received);
         assert!(connection.has_pending && connection.has_ended);
         let mut storage = FieldStorage::new();

@@ -258,7 +258,7 @@ mod tests {
         /// Receives bytes, of which the last ones stay pending if they are no complete item.
         fn receive(&mut self, now: Instant, bytes: &str) -> NextStep {
             let mut rest = bytes.as_bytes();
-            self.client.begin_receiving(&Received { bytes: rest, ended: false, came: now });
+            self.client.begin_receiving(&Received { bytes: rest, ended: false, arrived_at: now });
             loop {
                 let mut storage = FieldStorage::new();
                 let progress = self.client.receive(rest, &self.limits, &mut storage);
@@ -427,7 +427,7 @@ mod tests {
         let World { shard, client, limits, .. } = &mut world;
         assert_eq!(shard.continue_connection(at(1), client, limits, &mut actions), NextStep::Wait);
         assert_eq!((actions.len(), client.wait), (1, Wait::Head));
-        client.begin_receiving(&Received { bytes: b"", ended: true, came: at(2) });
+        client.begin_receiving(&Received { bytes: b"", ended: true, arrived_at: at(2) });
         assert_eq!(shard.continue_connection(at(2), client, limits, &mut actions), NextStep::Close);
         assert_eq!(actions.len(), 1);
     }

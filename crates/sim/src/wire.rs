@@ -252,7 +252,7 @@ impl Simulation {
         self.trace.add_bytes(&inbox);
         self.trace.record(self.now, shard_index, Some(id), TraceEvent::Lent { bytes: lent_bytes, ended });
         let taken_bytes =
-            node.handle_received(self.now, id, Received { bytes: &inbox, ended, came: self.now }, &mut actions);
+            node.handle_received(self.now, id, Received { bytes: &inbox, ended, arrived_at: self.now }, &mut actions);
         let name = self.trace.name(shard_index);
         assert!(
             taken_bytes <= lent_bytes,

@@ -380,7 +380,7 @@ mod tests {
         }
 
         fn lend(&mut self, bytes: &[u8], ended: bool) {
-            let received = Received { bytes, ended, came: self.watched.now };
+            let received = Received { bytes, ended, arrived_at: self.watched.now };
             self.watched.handle_received(self.watched.now, FIRST, received, &mut self.actions);
         }
 

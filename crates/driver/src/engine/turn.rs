@@ -191,21 +191,21 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
         }
         self.read_clock();
         let Some(connection) = self.table.get_mut(id) else { return };
-        let came = came(&mut self.timestamps, connection, self.now);
+        let arrived_at = arrival_time(&mut self.timestamps, connection, self.now);
         let ended = connection.has_ended;
         if !fresh.is_empty() {
             self.control.counters(self.id).add_received(fresh.len());
             connection.count_received(fresh.len());
         }
         if connection.retained.is_empty() {
-            let received = Received { bytes: fresh, ended, came };
+            let received = Received { bytes: fresh, ended, arrived_at };
             let taken = self.node.handle_received(self.now, id, received, &mut self.actions);
             connection.retained.extend_from_slice(fresh.get(taken..).unwrap_or_default());
             self.run_actions_on(fresh);
         } else {
             let mut lent = std::mem::take(&mut connection.retained);
             lent.extend_from_slice(fresh);
-            let received = Received { bytes: &lent, ended, came };
+            let received = Received { bytes: &lent, ended, arrived_at };
             let taken = self.node.handle_received(self.now, id, received, &mut self.actions);
             if taken < lent.len() {
                 connection.retained = lent.split_off(taken); // an empty rest would keep its memory
@@ -260,8 +260,8 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
 }
 
 /// Arrival time of the latest bytes: the kernel's timestamp, or now.
-fn came(timestamps: &mut Option<TimestampConverter>, connection: &mut Connection, now: Instant) -> Instant {
+fn arrival_time(timestamps: &mut Option<TimestampConverter>, connection: &mut Connection, now: Instant) -> Instant {
     let Some(timestamps) = timestamps else { return now };
     let timestamp = connection.transport.socket.take_timestamp();
-    timestamp.and_then(|timestamp| timestamps.instant_of(timestamp)).map_or(now, |came| came.min(now))
+    timestamp.and_then(|timestamp| timestamps.instant_of(timestamp)).map_or(now, |arrived_at| arrived_at.min(now))
 }

@@ -163,7 +163,7 @@ impl Load {
         let length = received.bytes.len();
         let mut rest = received.bytes;
         loop {
-            self.note_first_byte(received.came, index, rest);
+            self.note_first_byte(received.arrived_at, index, rest);
             let taken = match self.read_step(now, index, rest, received.ended) {
                 ReadStep::Taken(taken) => taken,
                 ReadStep::NeedMore(taken) if !received.ended => return (length - rest.len() + taken, Reading::Idle),
@@ -173,7 +173,7 @@ impl Load {
                 }
                 ReadStep::Answered { taken, keep_alive } => {
                     let ended = received.ended && taken == rest.len();
-                    let times = (now, received.came);
+                    let times = (now, received.arrived_at);
                     match self.follow_redirect(times, index, connection, (keep_alive, ended), actions) {
                         Some(Reading::Idle) if taken < rest.len() => {
                             rest = &rest[taken..];
@@ -182,7 +182,7 @@ impl Load {
                         Some(reading) => return (length, reading),
                         None => {}
                     }
-                    self.complete_oldest(now, received.came, index);
+                    self.complete_oldest(now, received.arrived_at, index);
                     if !keep_alive {
                         self.close_announced(now, index, connection, received.ended, actions);
                         return (length, Reading::Lost);

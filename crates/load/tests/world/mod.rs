@@ -378,9 +378,9 @@ impl World {
         let (shard, id) = (connection.shard, connection.id);
         let input = std::mem::take(&mut connection.untaken);
         let mut taken = input.len();
-        let came = Instant::ZERO + self.now.since(Instant::ZERO + self.called_late);
+        let arrived_at = Instant::ZERO + self.now.since(Instant::ZERO + self.called_late);
         self.call(shard, |node, now, actions| {
-            taken = node.handle_received(now, id, Received { bytes: &input, ended, came }, actions);
+            taken = node.handle_received(now, id, Received { bytes: &input, ended, arrived_at }, actions);
         });
         assert!(taken <= input.len());
         self.connections[index].untaken = input[taken..].to_vec();

@@ -127,7 +127,7 @@ impl Peer {
             return;
         }
         let mut actions = Actions::new();
-        let received = Received { bytes: &self.unread, ended: self.ended, came: self.now };
+        let received = Received { bytes: &self.unread, ended: self.ended, arrived_at: self.now };
         let taken = self.node.handle_received(self.now, self.id, received, &mut actions);
         self.unread.drain(..taken);
         self.carry_out(&actions);

@@ -20,7 +20,7 @@ impl Driven {
 
     /// Lends bytes, all of which must be taken.
     pub fn lend(&mut self, id: ConnectionId, bytes: &str) {
-        let received = Received { bytes: bytes.as_bytes(), ended: false, came: Instant::ZERO };
+        let received = Received { bytes: bytes.as_bytes(), ended: false, arrived_at: Instant::ZERO };
         assert_eq!(self.0.handle_received(Instant::ZERO, id, received, &mut self.1), bytes.len());
     }
 
