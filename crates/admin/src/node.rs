@@ -9,7 +9,7 @@ use breme_base::{Instant, WallClock};
 use breme_http::{Framing, Limits, Method, RequestHead, Target};
 use breme_http1::{FieldStorage, Progress, ResponseBody};
 use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Received};
-use breme_server::{Connections, DateLine, ServerShard};
+use breme_server::{CachedDate, Connections, ServerShard};
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
@@ -37,7 +37,7 @@ const INDEX: &str = "GET /metrics  metrics for Prometheus (text format 0.0.4, or
 pub struct AdminNode {
     pages: RoutedPages,
     limits: Limits,
-    date: DateLine,
+    date: CachedDate,
     connections: Connections<AdminClientState>,
     server: ServerShard,
 }
@@ -225,7 +225,7 @@ impl AdminNode {
         Self {
             pages: RoutedPages { registry, readiness, api },
             limits: Limits { drain_bytes_max: 0, content_bytes_max: CONTENT_BYTES_MAX, ..Limits::default() },
-            date: DateLine::new(clock),
+            date: CachedDate::new(clock),
             connections: Connections::default(),
             server: ServerShard::default(),
         }

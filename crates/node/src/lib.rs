@@ -42,7 +42,7 @@
 //! requested a tunnel on a connection determines where TLS begins on it: [`Actions::secure`].
 
 mod actions;
-mod identity;
+mod ids;
 mod pressure;
 mod tls;
 
@@ -50,7 +50,7 @@ use std::time::Duration;
 
 pub use actions::{Action, Actions, COPIED_BYTES_MAX, Close, Endpoint, FileRange, Log, SendRange};
 use breme_base::Instant;
-pub use identity::{ConnectTicket, ConnectionId, ListenerId, Shard, ShardId};
+pub use ids::{ConnectTicket, ConnectionId, ListenerId, Shard, ShardId};
 pub use pressure::{PRESSURE_GRACE, PRESSURE_IDLE_TIMEOUT, PRESSURE_RATE_MIN, PRESSURE_TURN, Pressure};
 pub use tls::{Handshake, TlsClientId, TlsFailure};
 

@@ -11,7 +11,7 @@ use breme_base::{Instant, Random};
 use breme_http::{Framing, Method, Refusal, RefusalReason, RequestHead, Version};
 use breme_http1::{FieldStorage, Progress};
 use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Pressure, Received, Shard};
-use breme_server::{Connections, DateLine, ServerShard, is_turn_over};
+use breme_server::{CachedDate, Connections, ServerShard, is_turn_over};
 
 use crate::connection::{ClientState, Connection, ContentPlan, Echo, RequestContent, RequestStage, wait_for_content};
 use crate::counters::ShardCounts;
@@ -28,7 +28,7 @@ pub struct Origin {
     counts: Arc<ShardCounts>,
     connections: Connections<ClientState>,
     server: ServerShard,
-    date: DateLine,
+    date: CachedDate,
     recent: RecentEntries,
     response_cache: ResponseCache,
     random: Random,
@@ -41,7 +41,7 @@ impl Origin {
         Self {
             connections: Connections::default(),
             server: ServerShard::default(),
-            date: DateLine::new(site.clock.clone()),
+            date: CachedDate::new(site.clock.clone()),
             recent: RecentEntries::new(seed, counts.clone()),
             response_cache: ResponseCache::new(seed, site.settings.replay_cache_bytes_max),
             random: Random::stream(seed, shard.id.0 as u64),
@@ -147,7 +147,7 @@ struct Context<'a> {
     site: &'a SiteState,
     counts: &'a ShardCounts,
     server: &'a mut ServerShard,
-    date: &'a DateLine,
+    date: &'a CachedDate,
     recent: &'a mut RecentEntries,
     response_cache: &'a mut ResponseCache,
     random: &'a mut Random,

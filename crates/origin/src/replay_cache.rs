@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use breme_base::{Instant, UnixSeconds};
 use breme_http1::{ReplayCache, ReplayEntry};
-use breme_server::DateLine;
+use breme_server::CachedDate;
 use bytes::{Bytes, BytesMut};
 
 use crate::entry::Entry;
@@ -59,7 +59,7 @@ pub(crate) struct NewReplay {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ValidityContext<'a> {
     pub(crate) now: Instant,
-    pub(crate) date: &'a DateLine,
+    pub(crate) date: &'a CachedDate,
     pub(crate) revalidate_after_ns: u64,
     pub(crate) files: Option<&'a FileCache>,
 }
@@ -90,7 +90,7 @@ impl ResponseCache {
         self.requests.should_insert(head, |known| !known.is_replaced())
     }
 
-    pub(crate) fn insert(&mut self, head: &[u8], response: Vec<u8>, new_replay: NewReplay, date: &DateLine) {
+    pub(crate) fn insert(&mut self, head: &[u8], response: Vec<u8>, new_replay: NewReplay, date: &CachedDate) {
         let date_at =
             memchr::memmem::find(&response, DATE_NAME).map_or(response.len(), |place| place + DATE_NAME.len());
         let has_date = response.get(date_at..).is_some_and(|rest| rest.starts_with(date.text()));
@@ -146,7 +146,7 @@ impl ReplayedResponse {
     }
 
     #[inline]
-    fn update_date(&mut self, date: &DateLine) {
+    fn update_date(&mut self, date: &CachedDate) {
         if self.second != date.second() {
             self.set_date(date);
         }
@@ -154,7 +154,7 @@ impl ReplayedResponse {
 
     /// In place, unless a driver still holds the previous response; then in a copy.
     #[cold]
-    fn set_date(&mut self, date: &DateLine) {
+    fn set_date(&mut self, date: &CachedDate) {
         let response = std::mem::take(&mut self.response).try_into_mut();
         let mut response = response.unwrap_or_else(|held| BytesMut::from(&held[..]));
         let text = date.text();

@@ -27,14 +27,14 @@
 //!
 //! [`wait_for_more`]: ServerShard::wait_for_more
 
+mod cached_date;
 mod connection;
 mod connections;
 mod content_progress;
-mod date_line;
 mod shard;
 
+pub use cached_date::CachedDate;
 pub use connection::{Connection, is_turn_over};
 pub use connections::Connections;
 pub use content_progress::ContentProgress;
-pub use date_line::DateLine;
 pub use shard::{NextStep, ServerShard};

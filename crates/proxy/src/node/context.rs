@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use breme_base::{Instant, Random, Timers};
 use breme_node::{Actions, ConnectionId, Shard};
-use breme_server::{DateLine, ServerShard};
+use breme_server::{CachedDate, ServerShard};
 use slab::Slab;
 
 use super::buffers::Buffers;
@@ -24,7 +24,7 @@ pub(super) struct ShardState {
     pub(super) counts: Arc<ShardCounts>,
     pub(super) shard: Shard,
     pub(super) server: ServerShard,
-    pub(super) date: DateLine,
+    pub(super) date: CachedDate,
     pub(super) random: Random,
     pub(super) owners: Owners,
     pub(super) clients: Slab<Client>,
@@ -47,7 +47,7 @@ impl ShardState {
         Self {
             counts: shared.counters.add_shard(),
             server: ServerShard::default(),
-            date: DateLine::new(shared.clock.clone()),
+            date: CachedDate::new(shared.clock.clone()),
             random: Random::stream(shared.settings.seed, shard.id.0 as u64),
             pools: Pools::new(shared.settings.seed),
             checks: Checks::new(shared, shard.id),
