@@ -52,7 +52,7 @@ pub(crate) struct Connection {
     pub(crate) is_relend_due: bool,
     /// While lingering under pressure: the deadline is near, and is extended only if the peer still sends.
     pub(crate) has_short_deadline: bool,
-    pub(crate) length: QueueLength,
+    pub(crate) queue_length: QueueLength,
     /// Accepted, not opened by us: nothing is lent while its send queue is long, unless full duplex.
     pub(crate) is_accepted: bool,
     pub(crate) is_full_duplex: bool,
@@ -63,8 +63,8 @@ pub(crate) struct Connection {
     /// TLS client to start when connected.
     pub(crate) tls_client: Option<TlsClientId>,
     pub(crate) operations: Operations,
-    /// Node bytes sent since the last [`take_left_bytes`](Self::take_left_bytes).
-    left_bytes: usize,
+    /// Node bytes sent since the last [`take_sent_bytes`](Self::take_sent_bytes).
+    sent_bytes: usize,
     /// Remaining short chunks.
     short_chunks: u8,
 }
@@ -159,20 +159,20 @@ impl Connection {
             is_paused: false,
             is_relend_due: false,
             has_short_deadline: false,
-            length: QueueLength::Short,
+            queue_length: QueueLength::Short,
             is_accepted: matches!(phase, ConnectionPhase::Open | ConnectionPhase::Handshaking(Initiator::Accepted)),
             is_full_duplex: false,
             is_scheduled: false,
             is_reported: phase == ConnectionPhase::Open,
             tls_client: None,
             operations: Operations::default(),
-            left_bytes: 0,
+            sent_bytes: 0,
             short_chunks: SHORT_CHUNKS,
         }
     }
 
     pub(crate) fn may_lend(&self) -> bool {
-        let is_held_back = self.is_accepted && !self.is_full_duplex && self.length != QueueLength::Short;
+        let is_held_back = self.is_accepted && !self.is_full_duplex && self.queue_length != QueueLength::Short;
         self.phase == ConnectionPhase::Open && !self.is_paused && !is_held_back
     }
 
@@ -245,8 +245,8 @@ impl Connection {
     }
 
     /// Node bytes sent since the last call.
-    pub(crate) fn take_left_bytes(&mut self) -> usize {
-        std::mem::take(&mut self.left_bytes)
+    pub(crate) fn take_sent_bytes(&mut self) -> usize {
+        std::mem::take(&mut self.sent_bytes)
     }
 
     /// Unsent ciphertext keeps a queue, so that it is flushed.
@@ -299,7 +299,7 @@ impl Connection {
             self.transport.send_segments(&slices[..end - range.start], more)
         };
         if let Some(moved) = self.update_after_send(&outcome) {
-            self.left_bytes += moved.bytes;
+            self.sent_bytes += moved.bytes;
             self.enqueue_rest(log, range.start..end, moved.bytes);
         }
         end
@@ -341,7 +341,7 @@ impl Connection {
             let outcome = if is_of_node { queue.send_some(&mut self.transport) } else { self.transport.flush() };
             let Some(moved) = self.update_after_send(&outcome) else { break };
             // Pending ciphertext was counted when it was encrypted.
-            self.left_bytes += if is_of_node { moved.bytes } else { 0 };
+            self.sent_bytes += if is_of_node { moved.bytes } else { 0 };
             flushed_bytes += moved.bytes;
             let is_encrypted_sent = self.transport.pending_bytes() == 0;
             self.queue.take_if(|queue| queue.is_empty() && is_encrypted_sent);

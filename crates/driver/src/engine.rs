@@ -1,23 +1,24 @@
 //! The part common to all drivers: one node, its connections, and the handling of each event.
 //!
-//! A driver's loop collects kernel events and passes them on: readiness ([`Engine::handle_readiness`]) or completions
-//! ([`Engine::handle_arrival`]). The engine receives, lends to the node, runs the node's actions and sends. Work beyond
-//! a connection's turn, or caused by an action, waits in `ready` for [`Engine::handle_turn`]; so node calls never nest.
+//! A driver's event loop collects kernel events and passes them on: readiness ([`Engine::handle_readiness`]) or
+//! completions ([`Engine::handle_receive_completion`]). The engine receives, lends to the node, runs the node's actions
+//! and sends. Work beyond a connection's turn, or caused by an action, waits in `ready` for [`Engine::handle_turn`]; so
+//! node calls never nest.
 //!
 //! | file | contents |
 //! |---|---|
 //! | `turn` | an open connection: sending the queue, receiving, lending |
-//! | `arrivals` | bytes delivered by completions |
+//! | `receive_completion` | bytes delivered by completions |
 //! | `send_batch` | small sends submitted together |
 //! | `connect`, `handshake`, `close` | start and end of connections |
 //! | `slow_readers` | eviction of slow readers under pressure |
 //! | `actions` | the node's actions |
 
 mod actions;
-mod arrivals;
 mod close;
 mod connect;
 mod handshake;
+mod receive_completion;
 mod send_batch;
 mod slow_readers;
 mod turn;
@@ -27,13 +28,13 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use arrivals::Arrival;
 use breme_base::{Instant, Timers};
 use breme_node::{
     Accepted, Actions, CloseReason, ConnectError, ConnectTicket, ConnectionId, Node, PRESSURE_TURN, Pressure, ShardId,
     TlsFailure,
 };
 use breme_sys::{Clock, TimestampConverter};
+pub(crate) use receive_completion::ReceiveCompletion;
 
 use crate::connection::{Connection, ConnectionPhase};
 use crate::connection_table::ConnectionTable;
@@ -174,7 +175,7 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
         };
         LiveCounters::add(&self.counters().accepted);
         if let Some(tls) = tls {
-            return self.begin_server_handshake(transport, &tls, accepted); // the node is told when the handshake is done
+            return self.begin_server_handshake(transport, &tls, accepted); // the node is called after the handshake
         }
         let id = self.insert_accepted(transport, ConnectionPhase::Open);
         self.read_clock();

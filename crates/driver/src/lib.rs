@@ -23,7 +23,7 @@
 //!
 //! A request on `events`: `events.rs: run` → `engine.rs: handle_readiness` → `receive` → `lend` → the node →
 //! `run_actions` → `send` → `connection.rs: send_directly`. On `uring`: `uring.rs: run` →
-//! `engine/arrivals.rs: handle_arrival` → `lend` → the node → `run_actions` → `send` →
+//! `engine/receive_completion.rs: handle_receive_completion` → `lend` → the node → `run_actions` → `send` →
 //! `engine/send_batch.rs: batch_send`, submitted with the next turn.
 //!
 //! ```

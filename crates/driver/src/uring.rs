@@ -28,7 +28,7 @@ use rustix::io::Errno;
 use crate::accept::{ACCEPT_PAUSE, AcceptBacklog, AcceptError, has_waiting};
 use crate::connection::{BreakWatch, Connection, ConnectionPhase, Receive};
 use crate::control::{Control, LiveCounters, ShardWaker, StopMode};
-use crate::engine::{Arrival, Engine, Readiness};
+use crate::engine::{Engine, Readiness, ReceiveCompletion};
 use crate::io_backend::IoBackend;
 use crate::socket::{Socket, reason};
 use crate::transport::Transport;
@@ -426,13 +426,15 @@ fn receive<N: Node>(
     match outcome {
         Ok(Some(buffer)) => {
             update_receive_mode(engine, id, buffer.len());
-            engine.handle_arrival(id, Arrival::Bytes(&buffer, buffer.timestamp()), has_more);
+            engine.handle_receive_completion(id, ReceiveCompletion::Bytes(&buffer, buffer.timestamp()), has_more);
         }
-        Ok(None) => engine.handle_arrival(id, Arrival::End, has_more),
+        Ok(None) => engine.handle_receive_completion(id, ReceiveCompletion::End, has_more),
         Err(error) => match Errno::from_io_error(&error) {
             // Buffers return at the end of this turn, then it is re-armed.
-            Some(Errno::NOBUFS | Errno::CANCELED) => engine.handle_arrival(id, Arrival::Nothing, has_more),
-            _ => engine.handle_arrival(id, Arrival::Failure(close_reason(&error)), has_more),
+            Some(Errno::NOBUFS | Errno::CANCELED) => {
+                engine.handle_receive_completion(id, ReceiveCompletion::Nothing, has_more);
+            }
+            _ => engine.handle_receive_completion(id, ReceiveCompletion::Failure(close_reason(&error)), has_more),
         },
     }
 }

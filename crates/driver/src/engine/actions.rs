@@ -71,7 +71,7 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
         let Some(connection) = self.table.get_mut(id) else { return end };
         let had_queue = connection.queue.is_some();
         connection.send(log, start..end);
-        self.control.counters(self.id).add_sent(connection.take_left_bytes());
+        self.control.counters(self.id).add_sent(connection.take_sent_bytes());
         if connection.queue.is_some() {
             if !had_queue {
                 self.handle_progress(id, true);

@@ -39,7 +39,7 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
 
     pub(super) fn serve_open(&mut self, id: ConnectionId) {
         let Some(connection) = self.table.get_mut(id) else { return };
-        if connection.queue.is_some() || connection.length != QueueLength::Short {
+        if connection.queue.is_some() || connection.queue_length != QueueLength::Short {
             self.serve_queue(id);
         }
         self.relend_if_due(id);
@@ -66,8 +66,8 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
             return self.mark_if_long(id);
         }
         connection.is_relend_due |= !connection.retained.is_empty();
-        let was_notified = connection.length == QueueLength::LongReported;
-        connection.length = QueueLength::Short;
+        let was_notified = connection.queue_length == QueueLength::LongReported;
+        connection.queue_length = QueueLength::Short;
         if was_notified && connection.phase == ConnectionPhase::Open && connection.failure.is_none() {
             self.notify_sent(id, 0);
         }
@@ -76,10 +76,10 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
     /// Stops lending from now on; the node is notified in the connection's next turn.
     pub(super) fn mark_if_long(&mut self, id: ConnectionId) {
         if let Some(connection) = self.table.get_mut(id)
-            && connection.length == QueueLength::Short
+            && connection.queue_length == QueueLength::Short
             && connection.unsent_bytes() > self.settings.send_queue_high_bytes
         {
-            connection.length = QueueLength::Long;
+            connection.queue_length = QueueLength::Long;
             self.long_queues.push(id);
             self.schedule(id);
         }
@@ -94,10 +94,10 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
 
     pub(super) fn notify_if_long(&mut self, id: ConnectionId) {
         if let Some(connection) = self.table.get_mut(id)
-            && connection.length == QueueLength::Long
+            && connection.queue_length == QueueLength::Long
             && connection.failure.is_none()
         {
-            connection.length = QueueLength::LongReported;
+            connection.queue_length = QueueLength::LongReported;
             let unsent_bytes = connection.unsent_bytes();
             self.notify_sent(id, unsent_bytes);
         }
@@ -232,7 +232,7 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
             return;
         }
         let has_progressed = connection.flush() > 0;
-        self.control.counters(self.id).add_sent(connection.take_left_bytes());
+        self.control.counters(self.id).add_sent(connection.take_sent_bytes());
         self.handle_progress(id, has_progressed);
     }
 

@@ -12,7 +12,7 @@ use crate::connection::{ConnectionPhase, Receive};
 use crate::io_backend::IoBackend;
 
 #[derive(Clone, Copy)]
-pub(crate) enum Arrival<'a> {
+pub(crate) enum ReceiveCompletion<'a> {
     /// With their arrival time, if known.
     Bytes(&'a [u8], Option<ReceiveTimestamp>),
     /// The peer closed its side.
@@ -24,32 +24,39 @@ pub(crate) enum Arrival<'a> {
 
 impl<N: Node, B: IoBackend> Engine<N, B> {
     /// `has_more`: the operation stays in flight.
-    pub(crate) fn handle_arrival(&mut self, id: ConnectionId, arrival: Arrival<'_>, has_more: bool) {
+    pub(crate) fn handle_receive_completion(
+        &mut self,
+        id: ConnectionId,
+        completion: ReceiveCompletion<'_>,
+        has_more: bool,
+    ) {
         let receive_bytes_max = self.settings.receive_bytes_max;
         let Some(connection) = self.table.get_mut(id) else { return };
         if !has_more {
             connection.operations.receive = Receive::Idle;
         }
-        match arrival {
-            Arrival::Bytes(bytes, timestamp) if connection.accepts_directly(bytes.len(), receive_bytes_max) => {
+        match completion {
+            ReceiveCompletion::Bytes(bytes, timestamp)
+                if connection.accepts_directly(bytes.len(), receive_bytes_max) =>
+            {
                 connection.transport.socket.set_timestamp(timestamp);
                 self.lend(id, NewBytes::Delivered(bytes));
             }
-            Arrival::Bytes(bytes, timestamp) => {
+            ReceiveCompletion::Bytes(bytes, timestamp) => {
                 connection.transport.socket.set_timestamp(timestamp);
-                self.buffer_arrival(id, bytes);
+                self.buffer_received(id, bytes);
             }
-            Arrival::End => {
+            ReceiveCompletion::End => {
                 connection.transport.socket.buffer_end();
                 connection.is_readable = true;
                 connection.has_hangup = true;
                 self.serve(id);
             }
-            Arrival::Failure(reason) => {
+            ReceiveCompletion::Failure(reason) => {
                 connection.fail(reason);
                 self.serve(id);
             }
-            Arrival::Nothing => {}
+            ReceiveCompletion::Nothing => {}
         }
         if !has_more {
             self.handle_receive_ended(id);
@@ -57,7 +64,7 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
     }
 
     /// Buffers bytes that the node does not take now, or discards them after close.
-    pub(super) fn buffer_arrival(&mut self, id: ConnectionId, bytes: &[u8]) {
+    pub(super) fn buffer_received(&mut self, id: ConnectionId, bytes: &[u8]) {
         let Some(connection) = self.table.get_mut(id) else { return };
         let is_closing =
             matches!(connection.phase, ConnectionPhase::Flushing { .. } | ConnectionPhase::Lingering { .. });
