@@ -1,23 +1,23 @@
 //! A server with known delays, to check the results of a load generator by arithmetic.
 //!
 //! ```console
-//! $ cargo run --release -p breme-driver --example delayed -- 127.0.0.1:8081 1ms           # responds after a millisecond
-//! $ cargo run --release -p breme-driver --example delayed -- 127.0.0.1:8081 1ms freeze    # … and pauses one second in ten
-//! $ cargo run --release -p breme-driver --example delayed -- 127.0.0.1:8081 1ms awake     # … and never sleeps, for one connection
+//! $ cargo run --release -p breme-driver --example delay_server -- 127.0.0.1:8081 1ms         # responds after 1 ms
+//! $ cargo run --release -p breme-driver --example delay_server -- 127.0.0.1:8081 1ms freeze  # … freezes 1 s in 10
+//! $ cargo run --release -p breme-driver --example delay_server -- 127.0.0.1:8081 1ms awake   # … never sleeps
 //! ```
 //!
 //! The server uses a thread per connection and blocking calls, so that breme does not measure itself. It sleeps for
-//! most of a delay and spins for the rest, since sleeping alone is too late. It pauses in the seconds since its start
-//! that end with 4.
+//! most of a delay and spins for the rest, since a sleeping thread wakes late; `awake`, for one connection, only spins.
+//! Frozen, it responds to nothing from the 4th to the 5th of each 10 seconds since its start.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-/// Spun instead of slept.
-const AWAKE: Duration = Duration::from_micros(150);
-const PERIOD: Duration = Duration::from_secs(10);
+const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+/// The end of each delay, which is spun.
+const SPIN: Duration = Duration::from_micros(150);
+const FREEZE_PERIOD: Duration = Duration::from_secs(10);
 const FREEZE_BEGINS: Duration = Duration::from_secs(4);
 const FREEZE_ENDS: Duration = Duration::from_secs(5);
 
@@ -52,13 +52,13 @@ fn serve(mut stream: TcpStream, delay: Duration, freezes_since: Option<Instant>)
     stream.set_nodelay(true)?;
     let mut request = [0; 4096];
     while read(&mut stream, &mut request)? > 0 {
-        let came = Instant::now();
-        let done = match freezes_since {
-            None => came + delay,
-            Some(started) => started + thawed(came - started, delay),
+        let arrived_at = Instant::now();
+        let done_at = match freezes_since {
+            None => arrived_at + delay,
+            Some(started) => started + done_after_freezes(arrived_at - started, delay),
         };
-        wait_until(done);
-        stream.write_all(ANSWER)?;
+        wait_until(done_at);
+        stream.write_all(RESPONSE)?;
     }
     Ok(())
 }
@@ -72,23 +72,20 @@ fn read(stream: &mut TcpStream, request: &mut [u8]) -> std::io::Result<usize> {
     }
 }
 
-/// When work that starts at `begun` is done, given the pauses.
-fn thawed(begun: Duration, work: Duration) -> Duration {
-    let within = |instant: Duration| Duration::from_nanos((instant.as_nanos() % PERIOD.as_nanos()) as u64);
-    let begun = match within(begun) {
-        connected_at if connected_at >= FREEZE_BEGINS && connected_at < FREEZE_ENDS => {
-            begun + (FREEZE_ENDS - connected_at)
-        }
-        _ => begun,
-    };
-    let is_cut = within(begun) < FREEZE_BEGINS && within(begun) + work > FREEZE_BEGINS;
+/// When work that arrives at `arrived` is done. Both count from the start of the server.
+fn done_after_freezes(arrived: Duration, work: Duration) -> Duration {
+    let within_period = |at: Duration| Duration::from_nanos((at.as_nanos() % FREEZE_PERIOD.as_nanos()) as u64);
+    let phase = within_period(arrived);
+    let is_frozen = phase >= FREEZE_BEGINS && phase < FREEZE_ENDS;
+    let begun = if is_frozen { arrived + (FREEZE_ENDS - phase) } else { arrived };
+    let is_cut = within_period(begun) < FREEZE_BEGINS && within_period(begun) + work > FREEZE_BEGINS;
     begun + work + if is_cut { FREEZE_ENDS - FREEZE_BEGINS } else { Duration::ZERO }
 }
 
 fn wait_until(instant: Instant) {
     let left = instant.saturating_duration_since(Instant::now());
-    if left > AWAKE {
-        std::thread::sleep(left - AWAKE);
+    if left > SPIN {
+        std::thread::sleep(left - SPIN);
     }
     while Instant::now() < instant {
         std::hint::spin_loop();

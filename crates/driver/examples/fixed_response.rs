@@ -1,7 +1,7 @@
 //! The minimum cost of a server on this driver: responds to any request with the same 13 bytes.
 //!
 //! ```text
-//! fixed [threads|events|uring] [THREADS] [CPU]     prints its address; exits at the end of standard input
+//! fixed_response [threads|events|uring] [THREADS] [CPU]     prints its address; exits at the end of standard input
 //! ```
 
 use std::env;
@@ -14,11 +14,11 @@ use breme_driver::{Clock, DriverKind, DriverSettings, Listener, start};
 use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Received};
 
 const HEAD_END: &[u8] = b"\r\n\r\n";
-const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\nHello, world!";
+const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\nHello, world!";
 
-struct Fixed;
+struct FixedResponse;
 
-impl Node for Fixed {
+impl Node for FixedResponse {
     fn handle_accepted(&mut self, _: Instant, _: ConnectionId, _: Accepted, _: &mut Actions) {}
 
     fn handle_received(
@@ -30,7 +30,7 @@ impl Node for Fixed {
     ) -> usize {
         let mut taken = 0;
         while let Some(length) = head_length(&received.bytes[taken..]) {
-            actions.send(id).extend_from_slice(ANSWER);
+            actions.send(id).extend_from_slice(RESPONSE);
             taken += length;
         }
         if received.ended {
@@ -59,7 +59,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let settings = DriverSettings { threads, cpus, ..DriverSettings::default() };
     let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0)), &settings)?;
     println!("{}", listener.address());
-    let running = start(kind, vec![listener], &settings, Clock::start(), |_| Fixed)?;
+    let running = start(kind, vec![listener], &settings, Clock::start(), |_| FixedResponse)?;
     std::io::stdin().read_to_end(&mut Vec::new())?;
     running.stopper().drain();
     for outcome in running.join() {
