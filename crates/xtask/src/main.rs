@@ -5,13 +5,13 @@
 //! | `cargo xtask demo` | builds what it needs and runs an experiment with `breme site` and nginx |
 //! | `cargo xtask test` | installs the packages that the tests need, then runs `check` |
 //! | `cargo xtask check` | checks format, width of prose, crate dependencies and documentation, runs lints, all tests and the fuzz targets, counts instructions; installs nothing |
-//! | `cargo xtask arrows`, `width`, `fuzz [SECONDS]`, `instructions` | one of these checks |
+//! | `cargo xtask dependencies`, `width`, `fuzz [SECONDS]`, `instructions` | one of these checks |
 //! | `cargo xtask bench [NAME…] [FLAG…]` | runs experiments of `studies/peers` and prints the results |
 //! | `cargo xtask peers` | runs all of them and writes `docs/PEERS.md`; with names or flags it prints the reports |
 //! | `cargo xtask dist [ARCH…]` | builds what users install: static binaries, packages, checksums |
 //! | `cargo xtask packages` | installs the packages that tests, benchmarks and studies need |
 
-mod arrows;
+mod dependencies;
 mod dist;
 mod fuzz;
 mod go;
@@ -35,7 +35,7 @@ Commands:
   check           Check format, width of prose, crate dependencies, documentation and costs in instructions, run lints,
                   all tests and the fuzz targets
   test            Install the packages that the tests need, then run `check`
-  arrows          Check the dependencies between crates
+  dependencies    Check the dependencies between crates
   width           Check that comments and documents have at most 120 columns
   fuzz [SECONDS]  Build the fuzz targets and run each, for a minute by default
   instructions    Count the instructions of a request on the hot paths and compare them with their bounds
@@ -68,7 +68,7 @@ fn main() -> ExitCode {
             .and_then(|()| go::install_nats(&target())),
         "check" => check(),
         "dist" => dist::build(rest),
-        "arrows" => arrows::check(),
+        "dependencies" => dependencies::check(),
         "width" => width::check(),
         "fuzz" => fuzz::run(rest),
         "instructions" => instructions::check(),
@@ -94,7 +94,7 @@ fn main() -> ExitCode {
 fn check() -> StepResult {
     step("format", cargo(&["fmt", "--all", "--check"]))?;
     width::check()?;
-    arrows::check()?;
+    dependencies::check()?;
     step("lints", cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
     step("documentation", documentation())?;
     fuzz::run(&[])?;

@@ -139,22 +139,22 @@ pub(crate) fn check() -> StepResult {
         .map_err(|error| format!("cannot run cargo metadata: {error}"))?;
     let metadata: Value = serde_json::from_slice(&output.stdout)
         .map_err(|error| format!("cargo metadata printed invalid JSON: {error}"))?;
-    let wrong = wrong_arrows(&metadata);
-    if wrong.is_empty() {
+    let forbidden = forbidden_dependencies(&metadata);
+    if forbidden.is_empty() {
         Ok(())
     } else {
-        Err(format!("dependencies that the architecture does not allow:\n  {}", wrong.join("\n  ")))
+        Err(format!("dependencies that the architecture does not allow:\n  {}", forbidden.join("\n  ")))
     }
 }
 
-fn wrong_arrows(metadata: &Value) -> Vec<String> {
+fn forbidden_dependencies(metadata: &Value) -> Vec<String> {
     let allowed: BTreeMap<_, _> = ALLOWED.iter().copied().collect();
     let in_tests: BTreeMap<_, _> = ALLOWED_IN_TESTS.iter().copied().collect();
-    let mut wrong = Vec::new();
+    let mut forbidden = Vec::new();
     for package in array(&metadata["packages"]) {
         let name = short(&package["name"]);
         let Some(may) = allowed.get(name) else {
-            wrong.push(format!("crate {name} is not in the table of crates/xtask/src/arrows.rs"));
+            forbidden.push(format!("crate {name} is not in the table of crates/xtask/src/dependencies.rs"));
             continue;
         };
         for dependency in array(&package["dependencies"]) {
@@ -162,11 +162,11 @@ fn wrong_arrows(metadata: &Value) -> Vec<String> {
             let is_test = dependency["kind"].as_str() == Some("dev");
             let may_in_test = is_test && in_tests.get(name).is_some_and(|list| list.contains(&target));
             if !may.contains(&target) && !may_in_test {
-                wrong.push(format!("{name} → {target}{}", if is_test { " (tests)" } else { "" }));
+                forbidden.push(format!("{name} → {target}{}", if is_test { " (tests)" } else { "" }));
             }
         }
     }
-    wrong
+    forbidden
 }
 
 fn array(value: &Value) -> &[Value] {
@@ -188,24 +188,27 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_that_knows_http_is_found() {
-        let wrong = wrong_arrows(&workspace("breme-driver", "breme-http1", &Value::Null));
-        assert_eq!(wrong, ["driver → http1"]);
+    fn a_driver_that_depends_on_http_is_found() {
+        let forbidden = forbidden_dependencies(&workspace("breme-driver", "breme-http1", &Value::Null));
+        assert_eq!(forbidden, ["driver → http1"]);
     }
 
     #[test]
-    fn tests_may_know_more_than_the_crate() {
-        assert!(wrong_arrows(&workspace("breme-driver", "breme-testkit", &json!("dev"))).is_empty());
-        assert_eq!(wrong_arrows(&workspace("breme-driver", "breme-testkit", &Value::Null)), ["driver → testkit"]);
+    fn tests_may_depend_on_more_than_the_crate() {
+        assert!(forbidden_dependencies(&workspace("breme-driver", "breme-testkit", &json!("dev"))).is_empty());
+        assert_eq!(
+            forbidden_dependencies(&workspace("breme-driver", "breme-testkit", &Value::Null)),
+            ["driver → testkit"]
+        );
     }
 
     #[test]
     fn an_unknown_crate_is_found() {
-        assert_eq!(wrong_arrows(&workspace("breme-else", "serde", &Value::Null)).len(), 1);
+        assert_eq!(forbidden_dependencies(&workspace("breme-else", "serde", &Value::Null)).len(), 1);
     }
 
     #[test]
-    fn the_project_keeps_its_arrows() {
+    fn this_workspace_has_no_forbidden_dependency() {
         assert_eq!(check(), Ok(()));
     }
 }
