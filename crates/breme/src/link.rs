@@ -10,7 +10,7 @@ pub use arguments::LinkArgs;
 use breme_admin::{Admin, AdminListener, Maintenance, ProcessMetrics, Readiness, registry};
 use breme_base::grouped;
 use breme_command::failure::{Failure, exit};
-use breme_command::serving::{Descriptors, SignalActions, announce, catch, listen, obey, panics};
+use breme_command::server::{Descriptors, SignalActions, announce, catch, listen, obey, panics};
 use breme_driver::{Clock, DriverKind, DriverSettings, start};
 use breme_link::{Direction, Link};
 use breme_node::ConnectError;

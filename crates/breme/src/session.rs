@@ -33,8 +33,8 @@ use supervised::Supervisor;
 
 use breme_command::configuration;
 use breme_command::failure::{Failure, exit};
-use breme_command::serving::application::{ending, runtime};
-use breme_command::serving::{Tls, announce};
+use breme_command::server::application::{ending, runtime};
+use breme_command::server::{Tls, announce};
 
 #[expect(clippy::needless_pass_by_value, reason = "the command line is ours for good")]
 pub fn run(args: SessionArgs) -> ExitCode {

@@ -13,7 +13,7 @@ pub use arguments::SiteArgs;
 use breme_admin::{Admin, AdminListener, Maintenance, ProcessMetrics, Readiness, registry};
 use breme_command::failure::{Failure, exit};
 use breme_command::files::known;
-use breme_command::serving::{
+use breme_command::server::{
     Descriptors, Reloading, SignalActions, Tls, announce, catch, listen, obey, panics, random_bits, report_handshakes,
     secured_listeners,
 };

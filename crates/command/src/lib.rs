@@ -7,7 +7,7 @@
 //! | [`files`], [`tls`] | files named by flags; identities and trusted authorities among them |
 //! | [`driver`] | `--driver` |
 //! | [`configuration`] | a file whose keys are a command's flags |
-//! | [`serving`] | servers: their flags, listeners, limits, signals, and messages at the start |
+//! | [`server`] | servers: their flags, listeners, limits, signals, and messages at the start |
 //! | [`checks`] | checks and their output for CI servers |
 //!
 //! It knows no role: a command has flags of its own, and makes settings, nodes and results of them.
@@ -20,6 +20,6 @@ pub mod configuration;
 pub mod driver;
 pub mod failure;
 pub mod files;
-pub mod serving;
+pub mod server;
 pub mod tls;
 pub mod units;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use breme_base::ThinkTime;
 use breme_command::driver::DriverChoice;
 use breme_command::failure::Failure;
-use breme_command::serving::random_bits;
+use breme_command::server::random_bits;
 use breme_command::units;
 use breme_http::Version;
 use breme_load_plan::{

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use breme_admin::push::{ProblemReports, Receiver, RemoteWriter};
 use breme_admin::{Admin, AdminListener, ProcessMetrics, Readiness, application_registry};
 use breme_command::failure::Failure;
-use breme_command::serving::ListenPlace;
+use breme_command::server::ListenPlace;
 use breme_driver::Clock;
 use breme_load::Run;
 #[cfg(target_os = "linux")]

@@ -14,9 +14,7 @@ pub use balancer::{BalancingFlags, locate_in_group};
 use breme_cache::CacheSettings;
 use breme_command::configuration;
 use breme_command::failure::Failure;
-use breme_command::serving::{
-    ConnectionFlags, ListenFlags, ListenPlace, TlsFlags, at_least_one, parallelism_of, whole,
-};
+use breme_command::server::{ConnectionFlags, ListenFlags, ListenPlace, TlsFlags, at_least_one, parallelism_of, whole};
 use breme_command::units;
 use breme_driver::{DriverSettings, RECEIVE_CHUNK_BYTES_MAX};
 use breme_http::Limits;

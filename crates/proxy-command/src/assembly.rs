@@ -5,7 +5,7 @@ use std::sync::Arc;
 use breme_admin::AdminToken;
 use breme_cache::{Cache, CacheSettingsError};
 use breme_command::failure::Failure;
-use breme_command::serving::{ListenPlace, Tls};
+use breme_command::server::{ListenPlace, Tls};
 use breme_driver::{Clock, DriverSettings, UnixSockets};
 use breme_proxy::{AccessLog, Parts as ProxyParts, Proxy, Resolver, SettingsError};
 

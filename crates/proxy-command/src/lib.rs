@@ -42,7 +42,7 @@ use assembly::{Assembly, Parts, locate_in_list};
 use breme_admin::{Admin, AdminListener, AdminToken, Api, Maintenance, ProcessMetrics, Readiness, registry};
 use breme_command::configuration;
 use breme_command::failure::{Failure, exit};
-use breme_command::serving::{
+use breme_command::server::{
     Descriptors, ListenPlace, SignalActions, announce, catch, listen, obey, panics, report_handshakes,
 };
 use breme_driver::{Clock, DriverSettings, check, start};

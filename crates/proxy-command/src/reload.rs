@@ -11,7 +11,7 @@ use breme_admin::{AdminToken, ReloadStatus};
 use breme_cache::Cache;
 use breme_command::configuration::changed;
 use breme_command::failure::Failure;
-use breme_command::serving::Reloading as Certificate;
+use breme_command::server::Reloading as Certificate;
 use breme_driver::Waker;
 use breme_node::ShardId;
 use breme_proxy::Proxy;

@@ -1,7 +1,7 @@
 //! Values generated or chosen at the start of a proxy, and constant afterwards.
 
 use breme_command::failure::Failure;
-use breme_command::serving::{ListenPlace, random_bits, secured_listeners};
+use breme_command::server::{ListenPlace, random_bits, secured_listeners};
 use breme_node::ListenerId;
 
 /// See the module.

@@ -10,7 +10,7 @@ use breme_admin::{Admin, AdminListener, ProcessMetrics, Readiness, application_r
 use breme_base::plural;
 use breme_command::checks::{self, Checks};
 use breme_command::failure::{AGAINST, FAILED, Failure, NO_VERDICT};
-use breme_command::serving::{AdminFlag, ListenPlace};
+use breme_command::server::{AdminFlag, ListenPlace};
 use breme_driver::{Address, Clock};
 use breme_experiment::plan::{Estimate, Plan};
 use breme_experiment::record::{Purpose, RunEnd, RunHead, TrialEnd, TrialRecord, VERSION};

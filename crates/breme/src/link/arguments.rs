@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use breme_command::failure::Failure;
-use breme_command::serving::{ListenPlace, ProcessFlags, random_bits, resolve, resolve_all};
+use breme_command::server::{ListenPlace, ProcessFlags, random_bits, resolve, resolve_all};
 use breme_command::units;
 use breme_driver::DriverSettings;
 use breme_link::{Bandwidth, Direction, Link, Settings, SettingsError};

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use breme_cluster::peers::{PeerTls, Peers};
 use breme_command::failure::Failure;
-use breme_command::serving::random_bits;
+use breme_command::server::random_bits;
 use breme_session::{CookieKeys, SECRET_MIN};
 use breme_sys::read_bounded;
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use breme_command::failure::Failure;
-use breme_command::serving::{ConnectionFlags, ListenFlags, ListenPlace, TlsFlags, at_least_one, parallelism_of};
+use breme_command::server::{ConnectionFlags, ListenFlags, ListenPlace, TlsFlags, at_least_one, parallelism_of};
 use breme_command::units;
 use breme_driver::DriverSettings;
 use breme_http::Limits;

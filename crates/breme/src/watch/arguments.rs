@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use breme_command::serving::ProcessFlags;
+use breme_command::server::ProcessFlags;
 use breme_command::units;
 use clap::{Subcommand, ValueEnum};
 

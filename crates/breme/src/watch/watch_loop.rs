@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use breme_admin::push::{ProblemReports, Receiver as PushReceiver, RemoteWriter};
 use breme_admin::{Admin, AdminListener, AdminToken, Api, ProcessMetrics, Readiness, application_registry};
 use breme_command::failure::{AGAINST, Failure, NO_VERDICT};
-use breme_command::serving::ListenPlace;
+use breme_command::server::ListenPlace;
 use breme_driver::Clock;
 use breme_load_command::{Cancellation, Measurement};
 use breme_watch::history::TargetHistory;

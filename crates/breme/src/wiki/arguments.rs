@@ -5,8 +5,8 @@ use std::time::Duration;
 use breme_axum_server::Limits;
 use breme_command::configuration;
 use breme_command::failure::Failure;
-use breme_command::serving::application::LimitFlags;
-use breme_command::serving::{ListenPlace, at_least_one, listen_address};
+use breme_command::server::application::LimitFlags;
+use breme_command::server::{ListenPlace, at_least_one, listen_address};
 use breme_command::units;
 use breme_driver::Address;
 use breme_wiki::accounts::Scope;
@@ -143,7 +143,7 @@ pub struct ServeArgs {
     pub max_attachment: usize,
 
     /// Maximum number of changes per minute and client address; more get 429
-    #[arg(long, value_name = "N", default_value = "600", value_parser = breme_command::serving::whole::<u32>, help_heading = LIMITS)]
+    #[arg(long, value_name = "N", default_value = "600", value_parser = breme_command::server::whole::<u32>, help_heading = LIMITS)]
     pub write_rate: u32,
 
     /// Create the pages 1 to N with random text, unless the wiki has pages; for laboratories

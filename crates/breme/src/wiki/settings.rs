@@ -1,7 +1,7 @@
 //! Converts the flags to settings; rejects unsafe combinations.
 
 use breme_command::failure::Failure;
-use breme_command::serving::ListenPlace;
+use breme_command::server::ListenPlace;
 use breme_sys::read_bounded;
 use breme_wiki::settings::{Edge, Readers, Settings, Writers};
 

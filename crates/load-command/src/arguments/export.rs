@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[cfg(target_os = "linux")]
 use breme_admin::push::Receiver;
 use breme_command::failure::Failure;
-use breme_command::serving::AdminFlag;
+use breme_command::server::AdminFlag;
 use breme_driver::Address;
 
 #[derive(Debug, clap::Args)]

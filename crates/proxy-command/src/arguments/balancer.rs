@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use breme_balance::{Affinity, AffinityKey, EjectionSettings, GroupError, GroupSettings, Policy, StatusSet};
 use breme_command::failure::Failure;
-use breme_command::serving::whole;
+use breme_command::server::whole;
 use breme_command::units;
 use breme_proxy::QueueSettings;
 use breme_sys::read_bounded;

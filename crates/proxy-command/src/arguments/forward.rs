@@ -1,6 +1,6 @@
 //! Flags that restrict the destinations of a forward proxy.
 
-use breme_command::serving::whole;
+use breme_command::server::whole;
 use breme_proxy::ForwardRules;
 
 const HEADING: &str = "Forward proxy";

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use breme_balance::{HealthSettings, StatusSet};
-use breme_command::serving::whole;
+use breme_command::server::whole;
 use breme_command::units;
 
 const HEADING: &str = "Health checks";

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use breme_command::serving::{at_least_one, whole};
+use breme_command::server::{at_least_one, whole};
 use breme_command::units;
 use breme_proxy::{HostRule, Pool};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use breme_cluster::layer::Cookies;
 use breme_command::failure::Failure;
-use breme_command::serving::ListenPlace;
+use breme_command::server::ListenPlace;
 use tokio::sync::watch;
 use tokio::time::sleep;
 

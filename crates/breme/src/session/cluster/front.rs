@@ -2,8 +2,8 @@
 
 use breme_admin::{Admin, AdminListener, Readiness};
 use breme_command::failure::Failure;
-use breme_command::serving::announce;
-use breme_command::serving::application::ending;
+use breme_command::server::announce;
+use breme_command::server::application::ending;
 use breme_driver::Clock;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 
 use breme_command::failure::Failure;
-use breme_command::serving::ListenPlace;
+use breme_command::server::ListenPlace;
 use breme_session::NodeName;
 
 use super::super::host::Host;

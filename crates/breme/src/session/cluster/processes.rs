@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use breme_admin::{AdminListener, Families, Maintenance, ProcessMetrics, Readiness};
 use breme_command::failure::Failure;
-use breme_command::serving::{ListenPlace, Tls};
+use breme_command::server::{ListenPlace, Tls};
 use breme_session::NodeName;
 use futures_util::future::{join_all, try_join_all};
 use prometheus_client::collector::Collector;

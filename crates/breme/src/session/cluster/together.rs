@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use breme_admin::{AdminListener, ProcessMetrics, Readiness};
 use breme_command::failure::Failure;
-use breme_command::serving::Tls;
+use breme_command::server::Tls;
 use futures_util::future::join_all;
 use tokio::sync::watch;
 
