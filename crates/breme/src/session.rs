@@ -5,7 +5,7 @@
 //! | `arguments` | the flags |
 //! | `engine`, `secrets`, `peer_identity` | the store of sessions; keys of cookies, and authentication among nodes |
 //! | `host` | a node with its listeners and applications |
-//! | `cluster`, `supervised` | `--nodes`: several nodes and a director; a node that is one of its processes |
+//! | `cluster`, `supervisor` | `--nodes`: several nodes and a director; the protocol between its processes |
 //! | `metrics` | metrics at `--admin` |
 
 mod arguments;
@@ -15,7 +15,7 @@ mod host;
 mod metrics;
 mod peer_identity;
 mod secrets;
-mod supervised;
+mod supervisor;
 
 use std::process::ExitCode;
 
@@ -29,7 +29,7 @@ use host::{Ending, Host, NodeProperties};
 use metrics::registry;
 use peer_identity::PeerIdentity;
 use secrets::Secrets;
-use supervised::Supervisor;
+use supervisor::Supervisor;
 
 use breme_command::configuration;
 use breme_command::failure::{Failure, exit};

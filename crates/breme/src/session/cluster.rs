@@ -2,7 +2,7 @@
 //!
 //! The director is a process of `breme proxy` that follows the route part of the session's cookie. With an engine in a
 //! folder, which only one process may open, the nodes are in this process. Otherwise each is a process of its own
-//! (`supervised`): when one exits, the others are notified at once, and it is restarted at its address.
+//! (`supervisor`): when one exits, the others are notified at once, and it is restarted at its address.
 
 mod director;
 mod front;

@@ -3,8 +3,8 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
 
-use crate::directed::wait_for_answers;
 use crate::harness::{DRIVERS, Signal, Site, breme, many_per_thread, send_signal, wait};
+use crate::load_child::wait_for_answers;
 
 #[test]
 fn sigterm_answers_what_was_accepted_and_ends_with_0() {

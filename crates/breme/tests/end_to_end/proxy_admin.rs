@@ -9,8 +9,8 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use crate::admin::metrics;
-use crate::directed::{background, result};
 use crate::harness::{DRIVERS, PATIENCE, Signal, Site, free_address, get, run, wait};
+use crate::load_child::{background, result};
 use crate::tls::Authority;
 
 pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";

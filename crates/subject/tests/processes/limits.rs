@@ -5,7 +5,7 @@ use std::path::Path;
 use breme_experiment::trial::{ResourceLimits, SubjectKind, SubjectSpec};
 use breme_subject::{Hierarchy, Launcher};
 
-use crate::ending::is_root;
+use crate::orphans::is_root;
 use crate::world::{LONG, bare_launcher, is_alive, keeper, launcher, script, start};
 
 fn limited(text: &str, limits: ResourceLimits) -> SubjectSpec {

@@ -2,10 +2,10 @@
 
 #![allow(clippy::unwrap_used)] // in a test, a panic with its place is the report
 
-mod ending;
 mod faults;
 mod instruments;
+mod launch;
 mod limits;
-mod starting;
+mod orphans;
 mod tokens;
 mod world;

@@ -24,7 +24,7 @@ use tokio::time::{sleep, timeout};
 use super::super::arguments::{ROLE, SessionArgs};
 use super::super::metrics::registry;
 use super::super::secrets::{cookie_keys, random_secret};
-use super::super::supervised::{Exit, secrets_line};
+use super::super::supervisor::{Exit, secrets_line};
 use super::director::is_true;
 use super::front::{Front, end_signal};
 use super::node_place::{NodePlace, node_name};

@@ -13,7 +13,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
-use super::super::supervised::process_of;
+use super::super::supervisor::process_of;
 
 /// How long a program may take to read a line. A frozen one reads none.
 const WRITE_TIME: Duration = Duration::from_millis(100);

@@ -84,7 +84,7 @@ fn laboratory() {
 fn kill_laboratory(is_bare: bool) {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "ending::laboratory"]).env("SUBJECT_TEST_FOLDER", folder.path()).stdout(Stdio::null());
+    command.args(["--exact", "orphans::laboratory"]).env("SUBJECT_TEST_FOLDER", folder.path()).stdout(Stdio::null());
     if is_bare {
         command.env("SUBJECT_TEST_BARE", "1");
     }
