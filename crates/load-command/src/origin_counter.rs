@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use breme_command::failure::Failure;
+use breme_http_client::fetch;
 
 /// Time limit of reading the counter.
 const WITHIN: Duration = Duration::from_secs(10);
@@ -23,20 +24,10 @@ impl<'a> OriginCounter<'a> {
     /// Its count since then.
     pub fn count(&self) -> Result<u64, Failure> {
         let fault = |problem: String| Failure::run(format!("--origin-counter {}: {problem}", self.url));
-        let text = fetch(self.url).map_err(fault)?;
+        let text = fetch(self.url, WITHIN).map_err(|error| fault(error.to_string()))?;
         text.trim().parse().map_err(|_| {
             let shown: String = text.chars().take(40).collect();
             fault(format!("returned {shown:?}; it must return a number of requests"))
         })
     }
-}
-
-#[cfg(target_os = "linux")]
-fn fetch(url: &str) -> Result<String, String> {
-    breme_subject::fetch(url, WITHIN).map_err(|error| error.to_string())
-}
-
-#[cfg(not(target_os = "linux"))]
-fn fetch(_url: &str) -> Result<String, String> {
-    Err(format!("not available on this system (within {WITHIN:?})"))
 }

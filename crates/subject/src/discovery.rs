@@ -4,11 +4,11 @@ use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use breme_http_client::{HttpClient, with_path};
 use procfs::net::{TcpNetEntry, TcpState, tcp, tcp6};
 use procfs::process::{FDTarget, Process};
 use thiserror::Error;
 
-use crate::http_client::{HttpClient, with_path};
 use crate::keeping::{ExitInfo, SpawnError, SpawnSpec, StopError, SupervisedProcess};
 use crate::process_table::{descendants_of, everyone};
 use crate::subject::Launcher;

@@ -7,7 +7,6 @@
 //! | `subject` | starting and stopping subjects |
 //! | `instruments` | what subjects, generators and the machine use meanwhile |
 //! | `discovery` | the address at which a command serves, found by starting it once; ports that listen |
-//! | `http_client` | single requests: readiness, counters |
 //! | `folder` | the working folders of processes |
 //! | `process_table` | `/proc` |
 //!
@@ -28,14 +27,13 @@
 //! # }
 //! ```
 //!
-//! It leaves HTTP to a client library, and knows neither the order of trials nor the results of loads. Linux only:
+//! It leaves HTTP to `breme-http-client`, and knows neither the order of trials nor the results of loads. Linux only:
 //! other systems can neither supervise nor measure processes like this.
 #![cfg(target_os = "linux")]
 
 mod control_group;
 mod discovery;
 mod folder;
-mod http_client;
 mod instruments;
 mod keeping;
 mod process_table;
@@ -44,7 +42,6 @@ mod subject;
 pub use control_group::{FreezeError, GroupError, Hierarchy, LimitError};
 pub use discovery::{DiscoveryError, listening_ports, serves_http};
 pub use folder::{FolderError, write as write_file};
-pub use http_client::{RequestError, UrlError, fetch, post};
 pub use instruments::{
     ExpositionError, ExternalLocator, ExternalProcesses, ExternalUsage, HEADER as INSTRUMENTS_HEADER, INTERVAL,
     Instruments, Readings, ScrapeError, Window, machine, scrape,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use breme_http_client::HttpClient;
 
 /// Time limit of a request.
 const WITHIN: Duration = Duration::from_secs(5);
@@ -34,8 +35,10 @@ impl Receiver {
         // Read for each message, since tokens are replaced while a watch runs for weeks.
         let authorization = self.authorization.as_ref().map(AuthorizationFile::value).transpose()?;
         let authorization = authorization.iter().map(|value| ("Authorization", value.as_str()));
-        let headers: Vec<(&str, &str)> = headers.iter().copied().chain(authorization).collect();
-        breme_subject::post(&self.url, &headers, body, WITHIN).map_err(|error| error.to_string())
+        let headers = headers.iter().copied().chain(authorization);
+        let headers: Vec<_> = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let response = HttpClient::new().post(&self.url, &headers, body, WITHIN);
+        response.map(|response| response.status).map_err(|error| error.to_string())
     }
 }
 

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use breme_http_client::{HttpClient, RequestError};
 use parking_lot::{Condvar, Mutex};
 use thiserror::Error;
 
 use super::exposition::{Exposed, ExpositionError, parse};
-use crate::http_client::{HttpClient, RequestError};
 
 /// Time limit of a response, on a busy machine too.
 pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(5);

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use breme_experiment::trial::{AdminToken, ProcessSpec, ReadyCheck, SubjectKind, SubjectSpec};
+use breme_http_client::{HostPort, HttpClient, UrlError};
 use thiserror::Error;
 
 use super::instance::{Subject, process_of};
@@ -17,7 +18,6 @@ use super::template::{FillError, PlaceholderNames};
 use super::token::{BearerToken, Drawn, TokenError};
 use crate::control_group::Hierarchy;
 use crate::folder::{self, FolderError};
-use crate::http_client::{HostPort, HttpClient, UrlError};
 use crate::keeping::{ExitInfo, Keeper, SpawnError, SpawnSpec, SupervisedProcess};
 
 /// Time limit of a command that prepares or resets a subject.

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use breme_experiment::trial::{Ready, ReadyCheck};
+use breme_http_client::{HostPort, HttpClient, with_path};
 
-use crate::http_client::{HostPort, HttpClient, with_path};
 use crate::keeping::{ExitInfo, SupervisedProcess};
 
 /// The first pause between two checks; each further pause is half as long again.

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use breme_experiment::trial::ResetAction;
+use breme_http_client::{RequestError, with_path};
 use serde_json::Value;
 use thiserror::Error;
 
 use super::instance::Subject;
 use super::launch::{ADMIN_PORT, CommandError, Launcher, StartError};
 use super::template::{FillError, PlaceholderNames};
-use crate::http_client::{RequestError, with_path};
 use crate::keeping::StopError;
 
 /// Time limit of a response to a reset.
@@ -116,7 +116,7 @@ impl Subject {
         let port = self.ports.get(ADMIN_PORT).ok_or(ResetActionError::NoAdmin)?;
         let token = self.token.as_ref().ok_or(ResetActionError::NoToken)?;
         let url = format!("http://127.0.0.1:{port}{path}");
-        let response = launcher.http_client.post(&url, &[token.field()], content, ANSWER_WITHIN)?;
+        let response = launcher.http_client.post(&url, &[token.field()], content.as_bytes(), ANSWER_WITHIN)?;
         if (200..300).contains(&response.status) {
             return Ok(());
         }

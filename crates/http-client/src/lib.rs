@@ -1,5 +1,5 @@
-//! A blocking HTTP client for single requests to a subject: readiness, cache resets, counters. The load comes from
-//! generators.
+//! A blocking HTTP client for single requests: readiness and resets of subjects, counters, pushed messages. Loads come
+//! from the load generator.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -15,17 +15,16 @@ use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 
 /// The longest response body read.
-pub(crate) const CONTENT_BYTES_MAX: u64 = 4 << 20;
+const CONTENT_BYTES_MAX: u64 = 4 << 20;
 
 #[derive(Clone, Debug)]
-pub(crate) struct HttpClient {
+pub struct HttpClient {
     /// Verifies certificates.
     strict: ureq::Agent,
-    /// For subjects on this machine, whose certificates are often self-signed.
+    /// For servers on this machine, whose certificates are often self-signed.
     lenient: ureq::Agent,
 }
 
-/// A text that is no address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0:?} is not a URL like http://127.0.0.1:8080")]
 pub struct UrlError(String);
@@ -45,18 +44,28 @@ pub enum RequestError {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct HttpResponse {
-    pub(crate) status: u16,
-    pub(crate) content: Vec<u8>,
+pub struct HttpResponse {
+    pub status: u16,
+    pub content: Vec<u8>,
+}
+
+impl Default for HttpClient {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl HttpClient {
-    pub(crate) fn new() -> Self {
+    #[must_use]
+    pub fn new() -> Self {
         Self { strict: agent(false), lenient: agent(true) }
     }
 
     /// Sends a request without a body. A response of any status is a result.
-    pub(crate) fn request(
+    ///
+    /// # Errors
+    /// An invalid request, or no response within the time.
+    pub fn request(
         &self,
         method: &str,
         url: &str,
@@ -66,12 +75,15 @@ impl HttpClient {
         self.send(method, url, headers, (), within)
     }
 
-    /// Sends a POST with a body.
-    pub(crate) fn post(
+    /// Sends a POST with a body. A response of any status is a result.
+    ///
+    /// # Errors
+    /// As [`Self::request`].
+    pub fn post(
         &self,
         url: &str,
         headers: &[(String, String)],
-        content: &str,
+        content: &[u8],
         within: Duration,
     ) -> Result<HttpResponse, RequestError> {
         self.send("POST", url, headers, content, within)
@@ -115,16 +127,6 @@ pub fn fetch(url: &str, within: Duration) -> Result<String, RequestError> {
     }
 }
 
-/// Posts a body; the status of the response.
-///
-/// # Errors
-/// No response within the time.
-pub fn post(url: &str, headers: &[(&str, &str)], body: &[u8], within: Duration) -> Result<u16, RequestError> {
-    let headers: Vec<(String, String)> =
-        headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    Ok(HttpClient::new().send("POST", url, &headers, body, within)?.status)
-}
-
 fn agent(trusts_all: bool) -> ureq::Agent {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let tls = TlsConfig::builder().unversioned_rustls_crypto_provider(provider).disable_verification(trusts_all);
@@ -132,7 +134,7 @@ fn agent(trusts_all: bool) -> ureq::Agent {
         .http_status_as_error(false)
         .max_redirects(0)
         .max_redirects_will_error(false)
-        // Requests go to the subject itself, whatever proxy the environment names.
+        // Requests go to the server itself, whatever proxy the environment names.
         .proxy(None)
         // Servers close connections that are idle for seconds, and the next request must not fail because of that.
         .max_idle_connections(0)
@@ -158,13 +160,18 @@ impl Resolver for LoopbackResolver {
 
 /// Host and port of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct HostPort {
-    pub(crate) host: String,
-    pub(crate) port: u16,
+pub struct HostPort {
+    /// Without the brackets of an IPv6 address.
+    pub host: String,
+    pub port: u16,
 }
 
 impl HostPort {
-    pub(crate) fn parse(url: &str) -> Result<Self, UrlError> {
+    /// By default the port of the URL's scheme.
+    ///
+    /// # Errors
+    /// If it is not an `http` or `https` URL.
+    pub fn parse(url: &str) -> Result<Self, UrlError> {
         let uri = url.parse().ok();
         uri.and_then(|uri| Self::from_uri(&uri)).ok_or_else(|| UrlError(url.to_owned()))
     }
@@ -180,7 +187,8 @@ impl HostPort {
     }
 
     /// `127.0.0.1:8080`, `[::1]:8080`.
-    pub(crate) fn address(&self) -> String {
+    #[must_use]
+    pub fn address(&self) -> String {
         if self.host.contains(':') {
             format!("[{}]:{}", self.host, self.port)
         } else {
@@ -194,7 +202,8 @@ impl HostPort {
 }
 
 /// Appends a path to a URL: `http://h:1/` and `/x` give `http://h:1/x`. A complete URL is returned unchanged.
-pub(crate) fn with_path(url: &str, path: &str) -> String {
+#[must_use]
+pub fn with_path(url: &str, path: &str) -> String {
     match path {
         path if path.contains("://") => path.to_owned(),
         path => format!("{}/{}", url.trim_end_matches('/'), path.trim_start_matches('/')),
@@ -208,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_lead_somewhere() {
+    fn a_url_has_a_host_and_a_port() {
         let check = |url, address: &str, is_here| {
             let host_port = HostPort::parse(url).unwrap();
             assert_eq!((host_port.address().as_str(), host_port.is_here()), (address, is_here), "{url}");
@@ -242,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_the_subjects_own() {
+    fn a_path_is_appended_to_the_url() {
         assert_eq!(with_path("http://h:1/", "/x"), "http://h:1/x");
         assert_eq!(with_path("http://h:1/a", "x?y"), "http://h:1/a/x?y");
         assert_eq!(with_path("http://h:1", "https://z/"), "https://z/");
