@@ -5,8 +5,9 @@
 //! generator: the same seed results in the same run. [`Timers`] holds many deadlines and returns the nearest.
 //! [`SourceText`] finds line and column of an error in a file, [`nearest`] and [`suggest_or_list`] the probably
 //! intended word; [`parse_duration`], [`parse_count`] and [`parse_bytes`] parse numbers with units, and [`ThinkTime`]
-//! is the pause of a user between two requests. [`loopback_addresses`] knows the names of this machine. [`PerShard`]
-//! holds counters with one writer each, [`counters!`] defines them from a table. [`CsvField`] is a field of a CSV file.
+//! is the pause of a user between two requests. [`HttpUrl`] is a URL in its parts, and [`loopback_addresses`] knows
+//! the names of this machine. [`PerShard`] holds counters with one writer each, [`counters!`] defines them from a table.
+//! [`CsvField`] is a field of a CSV file.
 //!
 //! This crate performs no I/O, reads no clock and starts no threads.
 
@@ -20,6 +21,7 @@ mod random;
 mod text_position;
 mod think_time;
 mod timers;
+mod url;
 
 pub use counts::{Count, PerShard, SharedCounts};
 pub use csv::CsvField;
@@ -34,3 +36,4 @@ pub use random::Random;
 pub use text_position::{SourceText, TextPosition, nearest, suggest_or_list};
 pub use think_time::{ThinkTime, ThinkTimeError};
 pub use timers::Timers;
+pub use url::{HttpUrl, InvalidUrl, has_user_info, split_scheme};

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use breme_base::loopback_addresses;
+use breme_base::{HttpUrl, InvalidUrl, loopback_addresses};
 use thiserror::Error;
 use ureq::AsSendBody;
 use ureq::config::Config;
@@ -26,15 +26,18 @@ pub struct HttpClient {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{0:?} is not a URL like http://127.0.0.1:8080")]
-pub struct UrlError(String);
+#[error("{url:?} is not a URL: {source}; write http://HOST:PORT or https://HOST:PORT")]
+pub struct UrlError {
+    url: String,
+    source: InvalidUrl,
+}
 
 /// Why there is no response, or not the expected one.
 #[derive(Debug, Error)]
 pub enum RequestError {
     #[error(transparent)]
     Url(#[from] UrlError),
-    /// The method or a header cannot be sent.
+    /// The method, the URL or a header cannot be sent.
     #[error("{method} {url}: {source}")]
     Invalid { method: String, url: String, source: ureq::http::Error },
     #[error("{method} {url}: {source}")]
@@ -148,12 +151,12 @@ struct LoopbackResolver(DefaultResolver);
 
 impl Resolver for LoopbackResolver {
     fn resolve(&self, uri: &Uri, config: &Config, timeout: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
-        let (Some(addresses), Some(host_port)) = (uri.host().and_then(loopback_addresses), HostPort::from_uri(uri))
-        else {
+        let Some(addresses) = uri.host().and_then(loopback_addresses) else {
             return self.0.resolve(uri, config, timeout);
         };
+        let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
         let mut found = self.empty();
-        addresses.into_iter().for_each(|address| found.push(SocketAddr::new(address, host_port.port)));
+        addresses.into_iter().for_each(|address| found.push(SocketAddr::new(address, port)));
         Ok(found)
     }
 }
@@ -172,18 +175,10 @@ impl HostPort {
     /// # Errors
     /// If it is not an `http` or `https` URL.
     pub fn parse(url: &str) -> Result<Self, UrlError> {
-        let uri = url.parse().ok();
-        uri.and_then(|uri| Self::from_uri(&uri)).ok_or_else(|| UrlError(url.to_owned()))
-    }
-
-    fn from_uri(uri: &Uri) -> Option<Self> {
-        let usual = match uri.scheme_str()? {
-            "http" => 80,
-            "https" => 443,
-            _ => return None,
-        };
-        let host = uri.host()?.trim_matches(['[', ']']).to_owned();
-        Some(Self { host, port: uri.port_u16().unwrap_or(usual) })
+        let (host, port) = HttpUrl::split(url)
+            .and_then(|parts| parts.host_and_port())
+            .map_err(|source| UrlError { url: url.to_owned(), source })?;
+        Ok(Self { host: host.to_owned(), port })
     }
 
     /// `127.0.0.1:8080`, `[::1]:8080`.

@@ -104,7 +104,7 @@ fn command(words: &[String]) -> Result<(String, RecordedRequest), String> {
     }
     let url = url.ok_or("it has no URL")?;
     let url = if url.contains("://") { url } else { format!("http://{url}") };
-    let (origin, target) = split_url(&url).ok_or_else(|| format!("{url:?} is not an http:// or https:// URL"))?;
+    let (origin, target) = split_url(&url).map_err(|problem| format!("{url:?} is not a URL: {problem}"))?;
     request.target = target;
     if let Some(body) = request.body.take_if(|_| is_get) {
         request.target += if request.target.contains('?') { "&" } else { "?" };

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use breme_base::{HttpUrl, InvalidUrl};
 use jiff::Timestamp;
 use serde::Deserialize;
 
@@ -68,7 +69,7 @@ pub fn read(text: &str) -> Imported {
         .entries
         .into_iter()
         .filter_map(|entry| {
-            let (origin, target) = split_url(&entry.request.url)?;
+            let (origin, target) = split_url(&entry.request.url).ok()?;
             Some((origin, target, entry))
         })
         .collect();
@@ -111,16 +112,10 @@ fn request(target: &str, entry: &HarEntry, next: Option<Timestamp>) -> RecordedR
 }
 
 /// `http://host:port` and path with query, without a fragment.
-pub(super) fn split_url(url: &str) -> Option<(String, String)> {
-    let (scheme, rest) = url.split_once("://")?;
-    if !matches!(scheme, "http" | "https") {
-        return None;
-    }
-    let rest = rest.split('#').next().unwrap_or_default();
-    let (host, target) = rest.find(['/', '?']).map_or((rest, ""), |at| rest.split_at(at));
-    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
-    let target = if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
-    (!host.is_empty()).then(|| (format!("{scheme}://{host}"), target))
+pub(super) fn split_url(url: &str) -> Result<(String, String), InvalidUrl> {
+    let url = HttpUrl::split(url)?;
+    let slash = if url.target.starts_with('/') { "" } else { "/" };
+    Ok((format!("{}://{}", url.scheme(), url.authority), format!("{slash}{}", url.target)))
 }
 
 #[cfg(test)]

@@ -41,6 +41,6 @@ pub use scenario::{
     Scenarios, Step, VALUE_BYTES_MAX,
 };
 pub use schedule::{Arrivals, Pace, PaceStage, Schedule, Shape};
-pub use target::{Authority, AuthorityError, Target, TargetError, TargetProblem, UrlError};
+pub use target::{Authority, OriginError, Target, TargetError, TargetProblem, UrlError};
 pub use template::{Inputs, MARK_BLANK, MARK_BYTES, PlaceholderError, Template, TemplateError};
 pub use variables::{VariableError, Variables};

@@ -1,5 +1,6 @@
 //! Targets: URLs, and files of them.
 
+use breme_base::{HttpUrl, InvalidUrl, split_scheme};
 use breme_http1::ClientConnection;
 use thiserror::Error;
 
@@ -113,10 +114,8 @@ pub enum TargetProblem {
 /// An invalid URL.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UrlError {
-    #[error("URL {url:?}: scheme {scheme:?} is not known; write http:// or https://")]
-    Scheme { url: String, scheme: String },
     #[error("URL {url:?}: {source}")]
-    Authority { url: String, source: AuthorityError },
+    Origin { url: String, source: OriginError },
     /// A request target consists of visible ASCII only (RFC 9112, 3.2).
     #[error(
         "URL {url:?}, column {column}: {character:?} is not allowed in a URL; write {encoded}",
@@ -127,19 +126,15 @@ pub enum UrlError {
     Placeholder { url: String, source: TemplateError },
 }
 
-/// What is wrong with the authority of a URL, with a correction.
+/// What is wrong with the scheme, the host or the port of a URL, with a correction.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum AuthorityError {
+pub enum OriginError {
     #[error("contains a user name, which reports would show; give it with --user")]
     UserName,
     #[error("has a placeholder in its host or port; placeholders are allowed only after the host")]
     Placeholder,
-    #[error("has an IPv6 address without a closing ']'")]
-    Unclosed,
-    #[error("has no usable host; write http://HOST[:PORT]/PATH in ASCII")]
-    Host,
-    #[error("port {0:?} is not from 1 to 65535")]
-    Port(String),
+    #[error("{0}; write http://HOST[:PORT]/PATH")]
+    Invalid(#[from] InvalidUrl),
 }
 
 /// A parsed URL.
@@ -164,12 +159,16 @@ pub struct Authority {
 
 impl Url {
     pub(crate) fn parse(url: &str, variables: &Variables) -> Result<Self, UrlError> {
-        let (is_tls, rest) = without_scheme(url)?;
-        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-        let authority = Authority::parse(&rest[..end], is_tls)
-            .map_err(|source| UrlError::Authority { url: url.to_owned(), source })?;
-        let path = rest[end..].split('#').next().unwrap_or_default();
-        let before = url.len() - rest.len() + end;
+        let fault = |source| UrlError::Origin { url: url.to_owned(), source };
+        let (is_tls, rest) = match split_scheme(url) {
+            // It is http, as in curl.
+            Err(InvalidUrl::NoScheme) => (false, url),
+            split => split.map_err(|problem| fault(problem.into()))?,
+        };
+        let parts = HttpUrl::after_scheme(is_tls, rest).map_err(|problem| fault(problem.into()))?;
+        let authority = Authority::from_url(&parts).map_err(fault)?;
+        let path = parts.target;
+        let before = url.len() - rest.len() + authority.text.len();
         if let Some((at, character)) = path.char_indices().find(|(_, character)| !character.is_ascii_graphic()) {
             let column = path[..at].chars().count() + before + 1;
             return Err(UrlError::Character { url: url.to_owned(), column, character });
@@ -184,19 +183,6 @@ impl Url {
     }
 }
 
-/// Whether it is https, and the part after the scheme. Without one it is http, as in curl.
-fn without_scheme(url: &str) -> Result<(bool, &str), UrlError> {
-    let (scheme, rest) = match url.split_once("://") {
-        Some((scheme, rest)) if !scheme.contains(['/', '?', '#']) => (scheme, rest),
-        _ => ("http", url),
-    };
-    match scheme.to_ascii_lowercase().as_str() {
-        "http" => Ok((false, rest)),
-        "https" => Ok((true, rest)),
-        other => Err(UrlError::Scheme { url: url.to_owned(), scheme: other.to_owned() }),
-    }
-}
-
 impl Authority {
     /// Whether a connection to one may serve requests to the other.
     #[must_use]
@@ -204,33 +190,17 @@ impl Authority {
         self.host.eq_ignore_ascii_case(&other.host) && (self.port, self.is_tls) == (other.port, other.is_tls)
     }
 
-    /// Parses `HOST[:PORT]`.
-    ///
     /// # Errors
-    /// If it is no authority, or has a user name or a placeholder.
-    pub fn parse(text: &str, is_tls: bool) -> Result<Self, AuthorityError> {
-        if text.contains('@') {
-            return Err(AuthorityError::UserName);
+    /// If host or port are invalid, or the URL has a user name or a placeholder there.
+    pub fn from_url(url: &HttpUrl<'_>) -> Result<Self, OriginError> {
+        if url.user_info.is_some() {
+            return Err(OriginError::UserName);
         }
-        if text.contains(['{', '}']) {
-            return Err(AuthorityError::Placeholder);
+        if url.authority.contains(['{', '}']) {
+            return Err(OriginError::Placeholder);
         }
-        let (host, port) = match text.strip_prefix('[').map(|rest| rest.split_once(']')) {
-            Some(Some((host, rest))) => (host, rest.strip_prefix(':')),
-            Some(None) => return Err(AuthorityError::Unclosed),
-            None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
-        };
-        if host.is_empty() || host.bytes().any(|byte| byte <= b' ' || byte >= 0x7F) {
-            return Err(AuthorityError::Host);
-        }
-        let port = match port {
-            None | Some("") if is_tls => 443,
-            None | Some("") => 80,
-            Some(port) => {
-                port.parse().ok().filter(|&port| port > 0).ok_or_else(|| AuthorityError::Port(port.to_owned()))?
-            }
-        };
-        Ok(Self { host: host.to_owned(), port, is_tls, text: text.to_owned() })
+        let (host, port) = url.host_and_port()?;
+        Ok(Self { host: host.to_owned(), port, is_tls: url.is_tls, text: url.authority.to_owned() })
     }
 }
 
@@ -265,10 +235,10 @@ mod tests {
     #[test]
     fn url_faults_name_the_place_and_the_remedy() {
         let cases = [
-            ("ftp://a/", "\"ftp\" is not known"),
-            ("http:///x", "no usable host"),
-            ("http://a:0/", "port \"0\" is not from 1 to 65535"),
-            ("http://a:99999/", "port \"99999\""),
+            ("ftp://a/", "the scheme must be http or https, not \"ftp\""),
+            ("http:///x", "the host is missing; write http://HOST"),
+            ("http://a:0/", "the port must be a number from 1 to 65535, not \"0\""),
+            ("http://a:99999/", "the port must be a number from 1 to 65535, not \"99999\""),
             ("http://[::1/", "closing ']'"),
             ("http://u:p@a/", "--user"),
             ("http://{seq}.example/", "only after the host"),

@@ -2,6 +2,7 @@
 //!
 //! A redirect is followed to a host of the run only, since no name may be resolved during the run.
 
+use breme_base::{HttpUrl, InvalidUrl, split_scheme};
 use breme_load_plan::{Authority, Plan, Request};
 
 /// Longer locations are not followed.
@@ -90,27 +91,15 @@ fn resolve(hosts: &[Authority], from: usize, request: &Request, location: &[u8])
         return None;
     }
     let text = std::str::from_utf8(location).ok()?;
-    let (authority, rest) = match text.split_once("://") {
-        Some((scheme, rest)) if !scheme.contains(['/', '?']) => {
-            let is_tls = match scheme.to_ascii_lowercase().as_str() {
-                "http" => false,
-                "https" => true,
-                _ => return None,
-            };
-            (Some(is_tls), rest)
-        }
-        _ => match text.strip_prefix("//") {
-            Some(rest) => (Some(hosts[from].is_tls), rest),
-            None => (None, text),
-        },
+    let (is_tls, rest) = match (split_scheme(text), text.strip_prefix("//")) {
+        (Err(InvalidUrl::NoScheme), Some(rest)) => (hosts[from].is_tls, rest),
+        (Err(InvalidUrl::NoScheme), None) => return Some((from, relative(request.fixed_target(), text)?)),
+        (split, _) => split.ok()?,
     };
-    let Some(is_tls) = authority else {
-        return Some((from, relative(request.fixed_target(), rest)?));
-    };
-    let end = rest.find(['/', '?']).unwrap_or(rest.len());
-    let authority = Authority::parse(&rest[..end], is_tls).ok()?;
+    let url = HttpUrl::after_scheme(is_tls, rest).ok()?;
+    let authority = Authority::from_url(&url).ok()?;
     let host = hosts.iter().position(|host| host.is_same_server(&authority))?;
-    Some((host, absolute(&rest[end..])))
+    Some((host, absolute(url.target)))
 }
 
 /// A path with its query, which may lack its first slash.

@@ -1,11 +1,11 @@
 //! An upstream in the syntax of a flag: `http://b:8080,weight=2`, `unix:/run/b.sock`.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use breme_base::nearest;
+use breme_base::{HttpUrl, nearest};
 use breme_driver::Address;
 
 /// The options after the URL.
@@ -113,45 +113,20 @@ fn parse_url(url: &str) -> Result<Upstream, String> {
         }
         return Ok(Upstream { is_tls: false, location: Location::Unix(path.into()), weight: 1, route: None });
     }
-    let (scheme, rest) = url.split_once("://").ok_or_else(|| fault("the scheme is missing"))?;
-    let is_tls = match scheme.to_ascii_lowercase().as_str() {
-        "http" => false,
-        "https" => true,
-        _ => return Err(fault("the scheme must be http or https")),
-    };
-    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-    if !path.is_empty() {
-        return Err(fault("it must not have a path, since requests keep their own"));
-    }
-    if authority.contains(['@', '?', '#']) {
+    let parts = HttpUrl::split(url).map_err(|problem| fault(&problem.to_string()))?;
+    if parts.user_info.is_some() || url.contains(['?', '#']) {
         return Err(fault("only a host and a port are allowed"));
     }
-    let (host, port) = host_and_port(authority).ok_or_else(|| fault("the host or the port is invalid"))?;
-    let port = port.unwrap_or(if is_tls { 443 } else { 80 });
-    Ok(Upstream { is_tls, location: Location::Host { host, port }, weight: 1, route: None })
-}
-
-/// `[::1]:8080`, `a.example`, `10.0.0.1:80`.
-fn host_and_port(authority: &str) -> Option<(String, Option<u16>)> {
-    let (host, port) = match authority.strip_prefix('[') {
-        Some(rest) => {
-            let (host, rest) = rest.split_once(']')?;
-            host.parse::<std::net::Ipv6Addr>().ok()?;
-            (host, if rest.is_empty() { None } else { Some(rest.strip_prefix(':')?) })
-        }
-        None => match authority.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (authority, None),
-        },
-    };
-    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
-    let is_host = !host.is_empty() && (authority.starts_with('[') || host.bytes().all(is_name));
-    let port = port.map(|port| port.parse::<u16>().ok().filter(|port| *port > 0));
-    match port {
-        Some(None) => None,
-        _ if !is_host => None,
-        port => Some((host.to_ascii_lowercase(), port.flatten())),
+    if !matches!(parts.target, "" | "/") {
+        return Err(fault("it must not have a path, since requests keep their own"));
     }
+    let (host, port) = parts.host_and_port().map_err(|problem| fault(&problem.to_string()))?;
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    if !host.bytes().all(is_name) && host.parse::<Ipv6Addr>().is_err() {
+        return Err(fault("the host must be an address, or a name of letters, digits, '-', '.' and '_'"));
+    }
+    let location = Location::Host { host: host.to_ascii_lowercase(), port };
+    Ok(Upstream { is_tls: parts.is_tls, location, weight: 1, route: None })
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use breme_base::parse_duration;
+use breme_base::{HttpUrl, has_user_info, parse_duration};
 use breme_toml::{Collector, Diagnostics, Span, Table, node_of, read};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -337,7 +337,7 @@ fn destination(
         collector.note(&auth_file.span(), "there is no URL for which to use it");
     }
     if let Some(written) = &written
-        && url_has_password(written.get_ref())
+        && has_user_info(written.get_ref())
     {
         collector.note(
             &written.span(),
@@ -350,23 +350,10 @@ fn destination(
 
 fn url(written: Option<Spanned<String>>, collector: &mut Collector) -> Option<String> {
     let written = written?;
-    if !url_has_host(written.get_ref()) {
-        collector.note(&written.span(), "a URL begins with http:// or https:// and a host");
+    if let Err(problem) = HttpUrl::parse(written.get_ref()) {
+        collector.note(&written.span(), format!("this is not a URL: {problem}; write http://HOST[:PORT][/PATH]"));
     }
     Some(written.into_inner())
-}
-
-/// Whether the URL contains credentials, which messages would reveal.
-#[must_use]
-pub fn url_has_password(url: &str) -> bool {
-    url.split('/').nth(2).is_some_and(|authority| authority.contains('@'))
-}
-
-/// Whether it is an HTTP URL with a host.
-#[must_use]
-pub fn url_has_host(url: &str) -> bool {
-    let host = ["http://", "https://"].iter().find_map(|scheme| url.strip_prefix(scheme));
-    host.is_some_and(|host| !host.is_empty() && !host.starts_with(['/', ':']))
 }
 
 fn targets(

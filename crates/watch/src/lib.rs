@@ -33,5 +33,5 @@ pub mod text;
 
 pub use file::{
     Alert, Destination, File, INTERVAL_MIN, Objective, ProcessLocator, Retention, TARGET_COUNT_MAX,
-    WATCH_FILE_BYTES_MAX, WatchTarget, url_has_host, url_has_password,
+    WATCH_FILE_BYTES_MAX, WatchTarget,
 };

@@ -21,7 +21,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("balance", &["base"]),
     ("toml", &["base"]),
     ("session", &["base"]),
-    ("import", &[]),
+    ("import", &["base"]),
     ("expression", &["base"]),
     ("experiment", &["base", "expression", "load-result", "stats", "toml"]),
     ("judge", &["base", "experiment", "expression", "stats"]),
@@ -66,7 +66,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "judge",
             "http-client",
             "report",
-            "watch",
         ],
     ),
     (

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use breme_base::{InvalidUrl, split_scheme};
 use breme_command::failure::Failure;
 use breme_command::server::{ListenPlace, ProcessFlags, random_bits, resolve, resolve_all};
 use breme_command::units;
@@ -127,19 +128,16 @@ impl LinkArgs {
 
     /// The listening address, printed with the scheme of the server's.
     pub(super) fn place(&self) -> Result<ListenPlace, Failure> {
-        let is_secured = self.to.starts_with("https://");
+        let is_secured = matches!(split_scheme(&self.to), Ok((true, _)));
         Ok(ListenPlace { address: resolve("--listen", &self.listen)?.into(), is_secured })
     }
 
     /// All addresses of the server: `localhost` often has two, and the server listens on one of them.
     fn servers(&self) -> Result<Vec<SocketAddr>, Failure> {
-        let address = match self.to.split_once("://") {
-            None => &self.to,
-            Some(("http" | "https", address)) => address,
-            Some((scheme, _)) => {
-                let message = format!("--to {}: unknown scheme {scheme}; write http, https or none", self.to);
-                return Err(Failure::usage(message));
-            }
+        let address = match split_scheme(&self.to) {
+            Ok((_, address)) => address,
+            Err(InvalidUrl::NoScheme) => self.to.as_str(),
+            Err(problem) => return Err(Failure::usage(format!("--to {}: {problem}; it may be missing", self.to))),
         };
         resolve_all("--to", address)
     }
@@ -217,7 +215,7 @@ mod tests {
             assert_eq!(servers(to), Ok(vec![address]));
         }
         assert_eq!(servers("here.localhost:80"), Ok(vec![address, "[::1]:80".parse().unwrap()]));
-        assert!(servers("ftp://127.0.0.1:80").unwrap_err().contains("unknown scheme ftp"));
+        assert!(servers("ftp://127.0.0.1:80").unwrap_err().contains("the scheme must be http or https, not \"ftp\""));
         assert!(servers("127.0.0.1").unwrap_err().contains("the port is missing"));
         let is_secured = |to: &str| LinkArgs { to: to.to_owned(), ..parse("") }.place().unwrap().is_secured;
         assert_eq!([is_secured("https://127.0.0.1:80"), is_secured("127.0.0.1:80")], [true, false]);

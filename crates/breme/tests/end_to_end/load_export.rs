@@ -237,7 +237,11 @@ fn flags_of_remote_write_are_checked_before_the_run() {
     std::fs::write(folder.path().join("auth"), "secret").unwrap();
     for (flags, code, message) in [
         (vec!["--remote-write=http://a:secret@b/"], 2, "--remote-write-auth-file"),
-        (vec!["--remote-write=localhost:9090"], 2, "--remote-write localhost:9090: a URL begins with http://"),
+        (
+            vec!["--remote-write=localhost:9090"],
+            2,
+            "--remote-write localhost:9090: the scheme is missing; write http://",
+        ),
         (vec!["--remote-write=http://b/", &auth], 1, "it must hold one line: `Bearer TOKEN`"),
         (vec![&auth], 2, "--remote-write <URL>"),
     ] {

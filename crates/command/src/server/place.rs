@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
+use breme_base::{InvalidUrl, split_scheme};
 use breme_driver::Address;
 
 use crate::failure::Failure;
@@ -57,18 +58,15 @@ impl ListenPlace {
         if text.starts_with(Address::UNIX) {
             return listen_address("--listen", text).map(Self::plain);
         }
-        let (is_secured, address) = match text.split_once("://") {
-            None => (has_tls, text),
-            Some(("http", address)) => (false, address),
-            Some(("https", address)) if has_tls => (true, address),
-            Some(("https", _)) => {
+        let (is_secured, address) = match split_scheme(text) {
+            Ok((true, _)) if !has_tls => {
                 return Err(Failure::usage(format!(
                     "--listen {text}: TLS needs a certificate; add --tls-cert FILE --tls-key FILE, or --tls-self-signed"
                 )));
             }
-            Some((scheme, _)) => {
-                return Err(Failure::usage(format!("--listen {text}: unknown scheme {scheme}; write http or https")));
-            }
+            Ok(split) => split,
+            Err(InvalidUrl::NoScheme) => (has_tls, text),
+            Err(problem) => return Err(Failure::usage(format!("--listen {text}: {problem}; it may be missing"))),
         };
         Ok(Self { address: resolve("--listen", address)?.into(), is_secured })
     }

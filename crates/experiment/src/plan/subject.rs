@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use breme_base::suggest_or_list;
+use breme_base::{HttpUrl, suggest_or_list};
 use breme_toml::{Entry, Span, Table, TreeNode, Value};
 
 use super::names::check_name;
@@ -296,10 +296,13 @@ impl<'a> Resolver<'a, '_> {
                 SubjectKind::Command { .. } => Some("http://127.0.0.1:${port}".to_owned()),
             };
         };
-        let rest = ["http://", "https://"].into_iter().find_map(|scheme| url.value.strip_prefix(scheme));
-        if rest.is_none_or(str::is_empty) && !url.value.starts_with("${") {
-            self.collector
-                .note(&url.span, format!("{:?} is not a URL; write http://HOST:PORT or https://HOST:PORT", url.value));
+        if !url.value.starts_with("${")
+            && let Err(problem) = HttpUrl::split(&url.value)
+        {
+            self.collector.note(
+                &url.span,
+                format!("{:?} is not a URL: {problem}; write http://HOST:PORT or https://HOST:PORT", url.value),
+            );
         }
         Some(url.value.trim_end_matches('/').to_owned())
     }
@@ -313,7 +316,7 @@ impl<'a> Resolver<'a, '_> {
         if metrics.value.starts_with('/') {
             return Some(format!("{url}{}", metrics.value));
         }
-        if !metrics.value.starts_with("http://") && !metrics.value.starts_with("https://") {
+        if HttpUrl::split(&metrics.value).is_err() {
             self.collector.note(
                 &metrics.span,
                 format!("{:?} is neither a path nor a URL; write for example \"/metrics\"", metrics.value),

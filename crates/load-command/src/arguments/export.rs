@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 #[cfg(target_os = "linux")]
 use breme_admin::push::Receiver;
+#[cfg(target_os = "linux")]
+use breme_base::{HttpUrl, has_user_info};
 use breme_command::failure::Failure;
 use breme_command::server::AdminFlag;
 use breme_driver::Address;
@@ -38,16 +40,15 @@ impl ExportFlags {
     #[cfg(target_os = "linux")]
     pub(crate) fn receiver(&self) -> Result<Option<Receiver>, Failure> {
         let Some(url) = &self.remote_write else { return Ok(None) };
-        if breme_watch::url_has_password(url) {
+        if has_user_info(url) {
             let remedy = "write it to a file, and name that with --remote-write-auth-file";
             return Err(Failure::usage(format!(
                 "--remote-write: messages would show the password in this URL; {remedy}"
             )));
         }
-        if !breme_watch::url_has_host(url) {
-            return Err(Failure::usage(format!(
-                "--remote-write {url}: a URL begins with http:// or https:// and a host"
-            )));
+        if let Err(problem) = HttpUrl::parse(url) {
+            let remedy = "write http://HOST[:PORT]/PATH or https://HOST[:PORT]/PATH";
+            return Err(Failure::usage(format!("--remote-write {url}: {problem}; {remedy}")));
         }
         let receiver = Receiver::new(url.clone(), self.remote_write_auth_file.clone());
         receiver.map(Some).map_err(|problem| Failure::run(format!("--remote-write-auth-file {problem}")))

@@ -1,0 +1,192 @@
+//! URLs with the scheme `http` or `https` as users write them (RFC 3986, 3; RFC 9110, 4.2), split into their parts.
+//! Nothing is decoded. Which authorities a message may contain is a question for `breme-http`.
+
+use std::net::Ipv6Addr;
+
+use thiserror::Error;
+
+/// What is wrong with a URL, and what is expected.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum InvalidUrl {
+    #[error("the scheme is missing")]
+    NoScheme,
+    #[error("the scheme must be http or https, not {0:?}")]
+    Scheme(String),
+    #[error("the host is missing")]
+    NoHost,
+    #[error("the host must be in visible ASCII characters, unlike {0:?}")]
+    Host(String),
+    #[error("the IPv6 address has no closing ']'")]
+    Unclosed,
+    #[error("brackets must contain an IPv6 address, not {0:?}")]
+    Ipv6(String),
+    #[error("the port must be a number from 1 to 65535, not {0:?}")]
+    Port(String),
+}
+
+/// The parts of a URL, as written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HttpUrl<'a> {
+    pub is_tls: bool,
+    /// A name, and possibly a password, before the host.
+    pub user_info: Option<&'a str>,
+    /// `HOST[:PORT]`, not empty.
+    pub authority: &'a str,
+    /// Path and query without the fragment: empty, or from the first `/` or `?`.
+    pub target: &'a str,
+}
+
+impl<'a> HttpUrl<'a> {
+    /// Splits a URL. Host and port may be placeholders: [`Self::host_and_port`] checks them.
+    ///
+    /// # Errors
+    /// If scheme or host are missing, or the scheme is another one.
+    pub fn split(url: &'a str) -> Result<Self, InvalidUrl> {
+        let (is_tls, rest) = split_scheme(url)?;
+        Self::after_scheme(is_tls, rest)
+    }
+
+    /// Splits a URL whose scheme is known already.
+    ///
+    /// # Errors
+    /// If the host is missing.
+    pub fn after_scheme(is_tls: bool, rest: &'a str) -> Result<Self, InvalidUrl> {
+        let rest = rest.split('#').next().unwrap_or_default();
+        let (authority, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+        let (user_info, authority) = match authority.rsplit_once('@') {
+            Some((user_info, authority)) => (Some(user_info), authority),
+            None => (None, authority),
+        };
+        if authority.is_empty() {
+            return Err(InvalidUrl::NoHost);
+        }
+        Ok(Self { is_tls, user_info, authority, target })
+    }
+
+    /// Splits a URL and checks its host and port.
+    ///
+    /// # Errors
+    /// The first part that is missing or invalid.
+    pub fn parse(url: &'a str) -> Result<Self, InvalidUrl> {
+        let url = Self::split(url)?;
+        url.host_and_port().map(|_| url)
+    }
+
+    #[must_use]
+    pub const fn scheme(&self) -> &'static str {
+        if self.is_tls { "https" } else { "http" }
+    }
+
+    /// The host without the brackets of an IPv6 address, and the port, by default that of the scheme.
+    ///
+    /// # Errors
+    /// If one is invalid, or the host is missing.
+    pub fn host_and_port(&self) -> Result<(&'a str, u16), InvalidUrl> {
+        let (host, port) = match self.authority.strip_prefix('[') {
+            Some(rest) => {
+                let (host, rest) = rest.split_once(']').ok_or(InvalidUrl::Unclosed)?;
+                // A zone may follow the address (RFC 4007, 11).
+                if host.split('%').next().is_none_or(|address| address.parse::<Ipv6Addr>().is_err()) {
+                    return Err(InvalidUrl::Ipv6(host.to_owned()));
+                }
+                match rest.strip_prefix(':') {
+                    None if !rest.is_empty() => return Err(InvalidUrl::Port(rest.to_owned())),
+                    port => (host, port),
+                }
+            }
+            None => self.authority.split_once(':').map_or((self.authority, None), |(host, port)| (host, Some(port))),
+        };
+        if host.is_empty() {
+            return Err(InvalidUrl::NoHost);
+        }
+        if !host.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(InvalidUrl::Host(host.to_owned()));
+        }
+        // A port may be empty (RFC 3986, 3.2.3).
+        let port = match port.filter(|port| !port.is_empty()) {
+            None if self.is_tls => 443,
+            None => 80,
+            Some(text) => {
+                let port = text.parse::<u16>().ok().filter(|&port| port > 0);
+                port.ok_or_else(|| InvalidUrl::Port(text.to_owned()))?
+            }
+        };
+        Ok((host, port))
+    }
+}
+
+/// Whether the scheme is https, and the part after it.
+///
+/// # Errors
+/// If the scheme is missing, or another one.
+pub fn split_scheme(url: &str) -> Result<(bool, &str), InvalidUrl> {
+    match url.split_once("://").filter(|(scheme, _)| !scheme.contains(['/', '?', '#'])) {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => Ok((false, rest)),
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => Ok((true, rest)),
+        Some((scheme, _)) => Err(InvalidUrl::Scheme(scheme.to_owned())),
+        None => Err(InvalidUrl::NoScheme),
+    }
+}
+
+/// Whether a URL, of whatever scheme, contains a name or a password, which messages would show.
+#[must_use]
+pub fn has_user_info(url: &str) -> bool {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    rest.split(['/', '?', '#']).next().is_some_and(|authority| authority.contains('@'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_split_into_its_parts() {
+        let check = |url, scheme, authority, target, host, port| {
+            let parts = HttpUrl::parse(url).unwrap();
+            assert_eq!((parts.scheme(), parts.authority, parts.target), (scheme, authority, target), "{url}");
+            assert_eq!(parts.host_and_port(), Ok((host, port)), "{url}");
+        };
+        check("http://a", "http", "a", "", "a", 80);
+        check("HTTPS://a:8443/x?y=1#z", "https", "a:8443", "/x?y=1", "a", 8443);
+        check("https://a?y=//", "https", "a", "?y=//", "a", 443);
+        check("http://a:#/", "http", "a:", "", "a", 80);
+        check("http://[::1]:81/x", "http", "[::1]:81", "/x", "::1", 81);
+        check("http://[fe80::1%eth0]/", "http", "[fe80::1%eth0]", "/", "fe80::1%eth0", 80);
+        let parts = HttpUrl::split("http://u:p@a/@").unwrap();
+        assert_eq!((parts.user_info, parts.authority, parts.target), (Some("u:p"), "a", "/@"));
+        assert_eq!(HttpUrl::split("http://a:${port}/x").unwrap().authority, "a:${port}");
+    }
+
+    #[test]
+    fn an_error_names_the_part() {
+        for (url, problem) in [
+            ("", InvalidUrl::NoScheme),
+            ("a:80", InvalidUrl::NoScheme),
+            ("/x?u=http://a", InvalidUrl::NoScheme),
+            ("ftp://a", InvalidUrl::Scheme("ftp".to_owned())),
+            ("http://", InvalidUrl::NoHost),
+            ("http:///x", InvalidUrl::NoHost),
+            ("http://:80", InvalidUrl::NoHost),
+            ("http://a b", InvalidUrl::Host("a b".to_owned())),
+            ("http://ä", InvalidUrl::Host("ä".to_owned())),
+            ("http://[::1", InvalidUrl::Unclosed),
+            ("http://[x]", InvalidUrl::Ipv6("x".to_owned())),
+            ("http://[::1]80", InvalidUrl::Port("80".to_owned())),
+            ("http://a:0", InvalidUrl::Port("0".to_owned())),
+            ("http://::1", InvalidUrl::NoHost),
+            ("http://a:65536", InvalidUrl::Port("65536".to_owned())),
+        ] {
+            assert_eq!(HttpUrl::parse(url), Err(problem), "{url}");
+        }
+    }
+
+    #[test]
+    fn user_info_is_found_in_the_authority_only() {
+        for url in ["http://u@a", "http://u:p@a/", "ftp://u:p@a", "u:p@a:80/"] {
+            assert!(has_user_info(url), "{url}");
+        }
+        for url in ["http://a/@", "http://a?x=@", "http://a#@", "a:80", ""] {
+            assert!(!has_user_info(url), "{url}");
+        }
+    }
+}
