@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 use std::hash::Hasher as _;
 
+use breme_base::HttpUrl;
 use siphasher::sip128::{Hasher128 as _, SipHasher13};
 
 use crate::inline_bytes::InlineBytes;
@@ -71,23 +72,13 @@ impl Key {
 
     /// Parses an absolute URL (`http://host/path?query`) without its fragment.
     pub(crate) fn from_url(url: &str) -> Option<Self> {
-        let (scheme, rest) = url.split_once("://")?;
-        let scheme = match scheme {
-            _ if scheme.eq_ignore_ascii_case("http") => Scheme::Http,
-            _ if scheme.eq_ignore_ascii_case("https") => Scheme::Https,
-            _ => return None,
-        };
-        let rest = rest.split('#').next().unwrap_or_default();
-        let end = rest.find(['/', '?']).unwrap_or(rest.len());
-        let (authority, target) = rest.split_at(end);
-        if authority.is_empty() || authority.contains('@') {
-            return None;
-        }
-        let (path, query) = match target.split_once('?') {
+        let url = HttpUrl::split(url).ok().filter(|url| url.user_info.is_none())?;
+        let scheme = if url.is_tls { Scheme::Https } else { Scheme::Http };
+        let (path, query) = match url.target.split_once('?') {
             Some((path, query)) => (path, Some(query)),
-            None => (target, None),
+            None => (url.target, None),
         };
-        Some(Self::new(scheme, authority, if path.is_empty() { "/" } else { path }, query))
+        Some(Self::new(scheme, url.authority, if path.is_empty() { "/" } else { path }, query))
     }
 
     /// `scheme://authority/path?query`
