@@ -5,6 +5,7 @@
 //! family of a counter has the name of its samples (`…_total`), and there are no units, infos and end mark.
 
 use breme_http::Fields;
+use breme_http::media_type::{Precision, accepted};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exposition {
@@ -17,9 +18,17 @@ pub enum Exposition {
 impl Exposition {
     /// The format preferred by Accept (RFC 9110, 12.5.1); Prometheus's without a preference.
     pub fn preferred(fields: Fields<'_, '_>) -> Self {
-        let weight = |media_type: &str| fields.list("Accept").filter_map(|range| weight_of(range, media_type)).max();
-        let open = weight("application/openmetrics-text").unwrap_or(0);
-        match open > 0 && open >= weight("text/plain").unwrap_or(0) {
+        let weight = |format: Self| {
+            let members = fields.list("Accept").filter_map(|member| accepted(member, format.media_type()));
+            // `*/*` and `text/*` do not prefer a format.
+            members
+                .filter(|(precision, _)| *precision == Precision::Subtype)
+                .map(|(_, weight)| weight)
+                .max()
+                .unwrap_or(0)
+        };
+        let open = weight(Self::OpenMetrics);
+        match open > 0 && open >= weight(Self::Prometheus) {
             true => Self::OpenMetrics,
             false => Self::Prometheus,
         }
@@ -39,17 +48,6 @@ impl Exposition {
             Self::OpenMetrics => open_metrics,
         }
     }
-}
-
-/// The weight in thousandths that an element of Accept assigns to exactly this media type.
-fn weight_of(range: &[u8], media_type: &str) -> Option<u32> {
-    let mut parts = std::str::from_utf8(range).ok()?.split(';').map(str::trim);
-    if !parts.next()?.eq_ignore_ascii_case(media_type) {
-        return None;
-    }
-    let quality = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
-    let weight = quality.map_or(Some(1.0), |quality| quality.parse::<f64>().ok());
-    weight.filter(|weight| (0.0..=1.0).contains(weight)).map(|weight| (weight * 1000.0) as u32)
 }
 
 fn prometheus(open_metrics: &str) -> String {

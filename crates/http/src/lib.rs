@@ -5,6 +5,7 @@
 //!   fields       field sections: received ones, borrowed; prepared ones that are sent often
 //!   hop_by_hop, trailers    what a proxy does not forward
 //!   byte_ranges, entity_tags, date, authority, status   values in fields and first lines
+//!   media_type, weight      of files and in Content-Type and Accept; preferences
 //!   syntax       tokens, lists and character classes
 //!   refusal      why a request is refused, with its status and text
 //!   limits       what a peer may request of a connection
@@ -17,11 +18,13 @@ mod entity_tags;
 pub mod fields;
 mod hop_by_hop;
 mod limits;
+pub mod media_type;
 mod message;
 mod refusal;
 mod status;
 pub mod syntax;
 pub mod trailers;
+pub mod weight;
 
 pub use authority::is_authority;
 pub use byte_ranges::{ByteRange, RANGE_COUNT_MAX, Ranges, parse_ranges};

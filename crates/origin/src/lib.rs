@@ -15,7 +15,7 @@
 //! |---|---|
 //! | `node`, `connection` | the contract; what is kept of each connection |
 //! | `router`, `lab`, `files`, `directory_page` | from a request to its response |
-//! | `path`, `conditional`, `encodings`, `media_types`, `cookies` | one rule of HTTP each, stateless |
+//! | `path`, `conditional`, `encodings`, `cookies` | one rule of HTTP each, stateless |
 //! | `root`, `entry`, `file_cache` | the site's files, and a bounded cache of them |
 //! | `replay_cache` | responses replayed for byte-identical requests |
 //! | `visitors`, `counters` | visitor ids and counts; counters of responses, refusals and files |
@@ -31,7 +31,6 @@ mod entry;
 mod file_cache;
 mod files;
 mod lab;
-mod media_types;
 mod node;
 mod path;
 mod replay_cache;
@@ -45,7 +44,6 @@ mod visitors;
 
 pub use counters::{CachedFiles, FileCounts, ResponseCount, SiteCounts};
 pub use file_cache::EVICTED_HELD_MAX;
-pub use media_types::from_name as media_type_of_name;
 pub use node::Origin;
 pub use root::{DirectoryEntry, DirectoryListing, FileContent, FileStamp, MemoryRoot, OpenError, OpenedFile, Root};
 pub use settings::{FileCacheLimits, Settings};

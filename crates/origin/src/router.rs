@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breme_base::{Instant, Random, UnixSeconds};
+use breme_http::media_type::OCTET_STREAM;
 use breme_http::{FieldBlock, Method, RequestHead, Target};
 
 use crate::cookies;
@@ -81,7 +82,7 @@ impl Router<'_> {
         let mut lines = FieldBlock::new();
         let media_type = head.fields.first("content-type").filter(|media_type| !media_type.is_empty());
         if media_type.is_none_or(|media_type| lines.push("Content-Type", media_type).is_err()) {
-            line(&mut lines, "Content-Type", crate::media_types::UNKNOWN.as_bytes());
+            line(&mut lines, "Content-Type", OCTET_STREAM.as_bytes());
         }
         // Another site's form could have sent this: it must not be executed as content of this site.
         line(&mut lines, "X-Content-Type-Options", b"nosniff");

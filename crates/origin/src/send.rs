@@ -1,6 +1,7 @@
 //! Sends responses: small bodies are copied after their head and leave in one write; large ones are sent without a
 //! copy.
 
+use breme_http::media_type::OCTET_STREAM;
 use breme_http::{FieldBlock, Framing};
 use breme_http1::{ResponseBody, ResponseWriter, ServerConnection};
 use breme_node::{Actions, COPIED_BYTES_MAX, ConnectionId};
@@ -50,7 +51,7 @@ impl SharedLines {
         Self {
             plain,
             html: one("Content-Type", "text/html; charset=utf-8"),
-            octets: one("Content-Type", "application/octet-stream"),
+            octets: one("Content-Type", OCTET_STREAM),
             json: one("Content-Type", "application/json"),
             caching_site,
             caching_private: one("Cache-Control", "private"),

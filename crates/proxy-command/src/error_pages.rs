@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use breme_command::failure::Failure;
-use breme_origin::media_type_of_name;
+use breme_http::media_type;
 use breme_proxy::{ErrorPage, ErrorPages, PageStatus};
 use breme_sys::read_bounded;
 
@@ -53,7 +53,7 @@ fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
 fn page(path: &Path) -> std::io::Result<ErrorPage> {
     let content = read_bounded(path, PAGE_BYTES_MAX)?.into();
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    Ok(ErrorPage { media_type: media_type_of_name(name).to_owned(), content })
+    Ok(ErrorPage { media_type: media_type::from_name(name).to_owned(), content })
 }
 
 #[cfg(test)]

@@ -35,8 +35,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // applications: ordinary axum services
     ("axum-server", &[]),
     ("wiki-database", &[]),
-    ("wiki", &["axum-server", "base", "wiki-database"]),
-    ("cluster", &["base", "session", "sys"]),
+    ("wiki", &["axum-server", "base", "http", "wiki-database"]),
+    ("cluster", &["base", "http", "session", "sys"]),
     // world: never HTTP, except for the client
     ("sys", &["base"]),
     ("driver", &["base", "node", "sys"]),
@@ -68,10 +68,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "report",
         ],
     ),
-    (
-        "proxy-command",
-        &["admin", "command", "base", "node", "http", "origin", "proxy", "cache", "balance", "sys", "driver"],
-    ),
+    ("proxy-command", &["admin", "command", "base", "node", "http", "proxy", "cache", "balance", "sys", "driver"]),
     // where roles meet drivers
     (
         "breme",

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use axum::extract::{FromRequest, Request};
 use axum::response::{IntoResponse, Response};
+use breme_http::media_type::essence;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
@@ -39,10 +40,8 @@ impl<S: Send + Sync> FromRequest<S> for RequestParameters {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
         let query = request.uri().query().unwrap_or_default().to_owned();
-        let is_form = request.headers().get(CONTENT_TYPE).is_some_and(|value| {
-            let media_type = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
-            media_type.trim_ascii().eq_ignore_ascii_case(FORM)
-        });
+        let content_type = request.headers().get(CONTENT_TYPE);
+        let is_form = content_type.is_some_and(|value| essence(value.as_bytes()).eq_ignore_ascii_case(FORM));
         let form = match is_form {
             true => Bytes::from_request(request, state).await.map_err(IntoResponse::into_response)?,
             false => Bytes::new(),

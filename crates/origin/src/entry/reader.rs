@@ -9,12 +9,12 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use breme_base::UnixSeconds;
+use breme_http::media_type;
 use bytes::Bytes;
 
 use super::representation::{Representation, SiteFile, StoredBody, brief_lines, representation_lines};
 use crate::conditional::Validators;
 use crate::encodings::Coding;
-use crate::media_types;
 use crate::root::{FileContent, FileStamp, OpenError, OpenedFile, Root};
 use crate::settings::Settings;
 
@@ -106,7 +106,7 @@ impl<'a> EntryReader<'a> {
     }
 
     fn read_file(&mut self, name: &str, opened: OpenedFile) -> EntryOutcome {
-        let media_type = media_types::from_name(name);
+        let media_type = media_type::from_name(name);
         let siblings = self.open_siblings(name, media_type, &opened.stamp);
         let varies = !siblings.is_empty();
         let plain = self.represent(opened, media_type, None, varies);
@@ -119,10 +119,11 @@ impl<'a> EntryReader<'a> {
         EntryOutcome::File(file)
     }
 
-    /// The compressed siblings that are not older than the file; an older one was made from another version.
+    /// The compressed siblings that are not older than the file; an older one was made from another version. A search
+    /// costs three system calls.
     fn open_siblings(&mut self, name: &str, media_type: &str, original: &FileStamp) -> Vec<(Coding, OpenedFile)> {
         let mut siblings = Vec::new();
-        if !self.settings.precompressed || !media_types::is_compressible(media_type) {
+        if !self.settings.precompressed || !media_type::is_compressible(media_type) {
             return siblings;
         }
         for coding in Coding::ALL {

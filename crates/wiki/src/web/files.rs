@@ -7,6 +7,7 @@
 use axum::body::Body;
 use axum::extract::{Extension, Multipart, Path, State};
 use axum::response::{IntoResponse, Response};
+use breme_http::media_type::{OCTET_STREAM, from_name};
 use breme_wiki_database::keys;
 use breme_wiki_database::name::Name;
 use breme_wiki_database::page::WriteAction;
@@ -28,42 +29,21 @@ use super::validators::{Representation, insert};
 use super::visitor::Visitor;
 use crate::{paths, views};
 
-/// Media types by file extension, and whether browsers may display them.
-const TYPES: &[(&str, &str, bool)] = &[
-    ("png", "image/png", true),
-    ("jpg", "image/jpeg", true),
-    ("jpeg", "image/jpeg", true),
-    ("gif", "image/gif", true),
-    ("webp", "image/webp", true),
-    ("avif", "image/avif", true),
-    ("mp3", "audio/mpeg", true),
-    ("ogg", "audio/ogg", true),
-    ("wav", "audio/wav", true),
-    ("mp4", "video/mp4", true),
-    ("webm", "video/webm", true),
-    ("txt", "text/plain; charset=utf-8", true),
-    ("log", "text/plain; charset=utf-8", true),
-    ("csv", "text/csv; charset=utf-8", false),
-    ("md", "text/markdown; charset=utf-8", false),
-    ("json", "application/json", false),
-    ("pdf", "application/pdf", false),
-    ("svg", "image/svg+xml", false),
-    ("zip", "application/zip", false),
-    ("docx", "application/vnd.openxmlformats-officedocument.wordprocessingml.document", false),
-    ("xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", false),
-    ("odt", "application/vnd.oasis.opendocument.text", false),
-    ("ods", "application/vnd.oasis.opendocument.spreadsheet", false),
-];
+/// Extensions of files that browsers may display.
+const SHOWN: [&str; 13] =
+    ["png", "jpg", "jpeg", "gif", "webp", "avif", "mp3", "ogg", "wav", "mp4", "webm", "txt", "log"];
+/// Extensions of other files that have a media type. All others are [`OCTET_STREAM`], so that no browser runs them.
+const SAVED: [&str; 10] = ["csv", "md", "json", "pdf", "svg", "zip", "docx", "xlsx", "odt", "ods"];
 
 /// The media type of a file of that name.
 #[must_use]
 pub(crate) fn media_type(file: &Name) -> &'static str {
-    kind(file).map_or("application/octet-stream", |(_, media_type, _)| media_type)
+    if has_extension(file, &SHOWN) || has_extension(file, &SAVED) { from_name(file.as_str()) } else { OCTET_STREAM }
 }
 
-fn kind(file: &Name) -> Option<&'static (&'static str, &'static str, bool)> {
-    let (_, ending) = file.as_str().rsplit_once('.')?;
-    TYPES.iter().find(|(one, ..)| ending.eq_ignore_ascii_case(one))
+fn has_extension(file: &Name, extensions: &[&str]) -> bool {
+    let extension = file.as_str().rsplit_once('.').map_or("", |(_, extension)| extension);
+    extensions.iter().any(|one| extension.eq_ignore_ascii_case(one))
 }
 
 impl Wiki {
@@ -161,10 +141,10 @@ pub(crate) async fn download(
     let (page, file) = (name(&text)?, name(&file)?);
     let none = || Problem::not_found(format!("The page {page} has no attachment {file}."));
     let (info, bytes) = wiki.database.attachment(&page, &file).await?.ok_or_else(none)?;
-    let media_type =
-        HeaderValue::from_str(&info.media_type).unwrap_or(HeaderValue::from_static("application/octet-stream"));
+    // The stored type may be that of an older table.
+    let is_shown = has_extension(&file, &SHOWN) && info.media_type == media_type(&file);
     let representation = Representation {
-        media_type,
+        media_type: HeaderValue::from_str(&info.media_type).unwrap_or(HeaderValue::from_static(OCTET_STREAM)),
         body: bytes,
         tag: info.digest.chars().take(32).collect(),
         modified: Some(info.modified),
@@ -176,7 +156,6 @@ pub(crate) async fn download(
     let mut response = representation.respond(&headers, &wiki.settings.cache_control);
     let headers = response.headers_mut();
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; sandbox"));
-    let is_shown = kind(&file).is_some_and(|(_, media_type, is_shown)| *is_shown && *media_type == info.media_type);
     let disposition = if is_shown { "inline" } else { "attachment" };
     let encoded = utf8_percent_encode(file.as_str(), NON_ALPHANUMERIC);
     insert(headers, CONTENT_DISPOSITION, &format!("{disposition}; filename*=UTF-8''{encoded}"));

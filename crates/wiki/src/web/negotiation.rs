@@ -1,5 +1,8 @@
 //! Content negotiation.
 
+use breme_http::list_members;
+use breme_http::media_type::{self, Precision};
+use breme_http::weight::{WEIGHT_MAX, Weight};
 use http::HeaderMap;
 use http::header::ACCEPT;
 
@@ -29,28 +32,24 @@ impl Format {
             Self::Json => "application/json",
         }
     }
-
-    const fn type_and_subtype(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Html => ("text", "html"),
-            Self::Markdown => ("text", "markdown"),
-            Self::Json => ("application", "json"),
-        }
-    }
 }
 
 /// The format that Accept prefers (RFC 9110, section 12.5.1); among equal ones, the first one offered. A request that
 /// accepts none of them also gets the first one, as the RFC permits.
 pub(crate) fn negotiate(headers: &HeaderMap, offered: &[Format]) -> Format {
     let weight = |format: Format| {
-        let most_specific = ranges(headers).filter_map(|range| weight_of(range, format)).max();
-        most_specific.map(|(specific, quality)| (quality, specific))
+        let most_precise = accepted(headers, format).max();
+        most_precise.map(|(precision, weight)| (weight, precision))
     };
-    let mut best = (offered[0], (0, 0));
+    let mut best = (offered[0], (0, Precision::Any));
     for &format in offered {
         // Without Accept, all are acceptable. With equal weights, a range that names the format takes precedence over
         // one that includes it.
-        let weight = if headers.contains_key(ACCEPT) { weight(format).unwrap_or_default() } else { (1000, 0) };
+        let weight = if headers.contains_key(ACCEPT) {
+            weight(format).unwrap_or_default()
+        } else {
+            (WEIGHT_MAX, Precision::Any)
+        };
         if weight.0 > 0 && weight > best.1 {
             best = (format, weight);
         }
@@ -60,27 +59,13 @@ pub(crate) fn negotiate(headers: &HeaderMap, offered: &[Format]) -> Format {
 
 /// Whether the request names HTML, as browsers do, and not only `*/*`.
 pub(crate) fn names_html(headers: &HeaderMap) -> bool {
-    ranges(headers).any(|range| weight_of(range, Format::Html).is_some_and(|(specific, q)| specific == 2 && q > 0))
+    accepted(headers, Format::Html).any(|(precision, weight)| precision == Precision::Subtype && weight > 0)
 }
 
-fn ranges(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','))
-}
-
-/// The specificity of a media range that matches the format, and its weight in thousandths.
-fn weight_of(range: &str, format: Format) -> Option<(u8, u32)> {
-    let mut parts = range.split(';').map(str::trim);
-    let (kind, subtype) = parts.next()?.split_once('/')?;
-    let (own_kind, own_subtype) = format.type_and_subtype();
-    let specific = match (kind, subtype) {
-        ("*", "*") => 0,
-        (kind, "*") if kind.eq_ignore_ascii_case(own_kind) => 1,
-        (kind, subtype) if kind.eq_ignore_ascii_case(own_kind) && subtype.eq_ignore_ascii_case(own_subtype) => 2,
-        _ => return None,
-    };
-    let quality = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
-    let quality = quality.map_or(Some(1.0), |text| text.parse::<f32>().ok().filter(|q| (0.0..=1.0).contains(q)));
-    Some((specific, (quality.unwrap_or(1.0) * 1000.0) as u32))
+/// How exactly the members of Accept name the format, and their weights.
+fn accepted(headers: &HeaderMap, format: Format) -> impl Iterator<Item = (Precision, Weight)> {
+    let members = headers.get_all(ACCEPT).iter().flat_map(|value| list_members(value.as_bytes()));
+    members.filter_map(move |member| media_type::accepted(member, format.media_type()))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
+use breme_http::media_type::essence;
 use breme_wiki_database::page::{Content, Fields};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -95,14 +96,13 @@ pub(crate) async fn read_submission(
     body: Body,
     page_bytes_max: usize,
 ) -> Result<Submission, Problem> {
-    let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let media_type = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let mut submission = match media_type.as_str() {
-        "application/x-www-form-urlencoded" => {
+    let media_type = headers.get(CONTENT_TYPE).map_or(&b""[..], |value| essence(value.as_bytes()));
+    let mut submission = match media_type.to_ascii_lowercase().as_slice() {
+        b"application/x-www-form-urlencoded" => {
             let form = read_form(body, page_bytes_max * FORM_FACTOR + FORM_BYTES_BESIDES).await?;
             from_form(form, headers)?
         }
-        "application/json" => {
+        b"application/json" => {
             let bytes = read_body(body, page_bytes_max * 2 + FORM_BYTES_BESIDES).await?;
             let Json { text, fields, comment, author } = serde_json::from_slice(&bytes).map_err(|error| {
                 Problem::bad_request(format!(
@@ -111,7 +111,7 @@ pub(crate) async fn read_submission(
             })?;
             Submission { content: Content { text, fields, redirect: None }, comment, author, ..Submission::default() }
         }
-        "multipart/form-data" => {
+        b"multipart/form-data" => {
             let detail = "Send a text as application/x-www-form-urlencoded, application/json or text/markdown.";
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
         }

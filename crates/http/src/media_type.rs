@@ -1,28 +1,66 @@
-//! Media types by file extension, after the IANA registry and RFC 9239 (`text/javascript`).
+//! Media types (RFC 9110, 8.3.1): of files, in Content-Type and in Accept.
 //!
-//! Text is labelled UTF-8. Unknown files are `application/octet-stream`, which browsers save and never run.
+//! Those of file extensions follow the IANA registry and RFC 9239 (`text/javascript`). Text is labelled UTF-8.
 
-/// The type of unknown extensions.
-pub(crate) const UNKNOWN: &str = "application/octet-stream";
+use crate::weight::{WEIGHT_MAX, Weight, parse_weight, weight_value};
+
+/// The type of unknown files, which browsers save and never run.
+pub const OCTET_STREAM: &str = "application/octet-stream";
 
 /// The longest extension in the table.
-const ENDING_BYTES_MAX: usize = 12;
+const EXTENSION_BYTES_MAX: usize = 12;
 
 /// The Content-Type for a file name.
 #[must_use]
 pub fn from_name(name: &str) -> &'static str {
     let file = name.rsplit('/').next().unwrap_or(name);
-    let Some((_, ending)) = file.rsplit_once('.') else { return UNKNOWN };
-    if ending.len() > ENDING_BYTES_MAX {
-        return UNKNOWN;
+    let Some((_, extension)) = file.rsplit_once('.') else { return OCTET_STREAM };
+    if extension.len() > EXTENSION_BYTES_MAX {
+        return OCTET_STREAM;
     }
-    let ending = ending.to_ascii_lowercase();
-    TABLE.binary_search_by_key(&ending.as_str(), |&(known, _)| known).map_or(UNKNOWN, |index| TABLE[index].1)
+    let extension = extension.to_ascii_lowercase();
+    TABLE.binary_search_by_key(&extension.as_str(), |&(known, _)| known).map_or(OCTET_STREAM, |index| TABLE[index].1)
 }
 
-/// Whether a compressed sibling may be smaller: most media are already compressed, and a search costs three system
-/// calls.
-pub(crate) fn is_compressible(media_type: &str) -> bool {
+/// The value of Content-Type without its parameters: `text/html` of `text/html; charset=utf-8`.
+#[must_use]
+pub fn essence(content_type: &[u8]) -> &[u8] {
+    content_type.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii()
+}
+
+/// How exactly a member of Accept names a media type.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Precision {
+    /// `*/*`
+    #[default]
+    Any,
+    /// `text/*`
+    Type,
+    /// `text/html`
+    Subtype,
+}
+
+/// How exactly a member of Accept (RFC 9110, 12.5.1) names a media type, and its weight; none if it does not name it,
+/// or is invalid. Parameters of media types are not compared.
+#[must_use]
+pub fn accepted(member: &[u8], media_type: &str) -> Option<(Precision, Weight)> {
+    let mut parts = std::str::from_utf8(member).ok()?.split(';').map(str::trim);
+    let (kind, subtype) = parts.next()?.split_once('/')?;
+    let (own_kind, own_subtype) = media_type.split(';').next()?.trim_end().split_once('/')?;
+    let is_kind = kind.eq_ignore_ascii_case(own_kind);
+    let precision = match (kind, subtype) {
+        ("*", "*") => Precision::Any,
+        (_, "*") if is_kind => Precision::Type,
+        _ if is_kind && subtype.eq_ignore_ascii_case(own_subtype) => Precision::Subtype,
+        _ => return None,
+    };
+    let weight = parts.find_map(weight_value).map_or(Some(WEIGHT_MAX), parse_weight)?;
+    Some((precision, weight))
+}
+
+/// Whether a compressed form is smaller: most media are compressed already.
+#[must_use]
+pub fn is_compressible(media_type: &str) -> bool {
     match media_type.split_once('/') {
         Some(("image", kind)) => matches!(kind, "svg+xml" | "bmp" | "vnd.microsoft.icon"),
         Some(("font", kind)) => !kind.starts_with("woff"),
@@ -46,9 +84,9 @@ const TABLE: &[(&str, &str)] = &[
     ("avi", "video/x-msvideo"),
     ("avif", "image/avif"),
     ("bib", "text/x-bibtex; charset=utf-8"),
-    ("bin", UNKNOWN),
+    ("bin", OCTET_STREAM),
     ("bmp", "image/bmp"),
-    ("br", UNKNOWN),
+    ("br", OCTET_STREAM),
     ("bz2", "application/x-bzip2"),
     ("c", "text/x-c; charset=utf-8"),
     ("cjs", "text/javascript; charset=utf-8"),
@@ -169,7 +207,7 @@ mod tests {
     #[test]
     fn table_is_sorted() {
         assert!(TABLE.windows(2).all(|pair| pair[0].0 < pair[1].0));
-        assert!(TABLE.iter().all(|(ending, _)| ending.len() <= ENDING_BYTES_MAX));
+        assert!(TABLE.iter().all(|(extension, _)| extension.len() <= EXTENSION_BYTES_MAX));
         assert!(TABLE.iter().all(|(_, media_type)| media_type.contains('/')));
         assert!(TABLE.iter().all(|(_, media_type)| !media_type.starts_with("text/") || media_type.ends_with("utf-8")));
     }
@@ -182,13 +220,40 @@ mod tests {
             ("a.tar.gz", "application/gzip"),
             ("photo.jpeg", "image/jpeg"),
             ("site.webmanifest", "application/manifest+json"),
-            ("README", UNKNOWN),
-            ("dir.html/file", UNKNOWN),
-            ("x.", UNKNOWN),
-            ("x.averylongending", UNKNOWN),
-            ("x.nope", UNKNOWN),
+            ("README", OCTET_STREAM),
+            ("dir.html/file", OCTET_STREAM),
+            ("x.", OCTET_STREAM),
+            ("x.averylongending", OCTET_STREAM),
+            ("x.nope", OCTET_STREAM),
         ] {
             assert_eq!(from_name(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn essence_has_no_parameters() {
+        assert_eq!(essence(b"text/html; charset=utf-8"), b"text/html");
+        assert_eq!(essence(b" text/html ;x"), b"text/html");
+        assert_eq!(essence(b""), b"");
+    }
+
+    #[test]
+    fn members_of_accept_have_a_precision_and_a_weight() {
+        let html = "text/html; charset=utf-8";
+        for (member, expected) in [
+            ("*/*;q=0.8", Some((Precision::Any, 800))),
+            ("TEXT/*", Some((Precision::Type, 1000))),
+            ("text/HTML;level=1;q=0.25", Some((Precision::Subtype, 250))),
+            ("text/html;q=0", Some((Precision::Subtype, 0))),
+            ("text/html;q=2", None),
+            ("text/html;q=x", None),
+            ("text/plain", None),
+            ("image/*", None),
+            ("*/html", None),
+            ("html", None),
+            ("", None),
+        ] {
+            assert_eq!(accepted(member.as_bytes(), html), expected, "{member}");
         }
     }
 
@@ -196,7 +261,7 @@ mod tests {
     fn compressed_media_are_not_compressible() {
         assert!(is_compressible("text/html; charset=utf-8"));
         assert!(is_compressible("image/svg+xml"));
-        assert!(is_compressible(UNKNOWN));
+        assert!(is_compressible(OCTET_STREAM));
         assert!(!is_compressible("image/png"));
         assert!(!is_compressible("font/woff2"));
         assert!(!is_compressible("video/mp4"));
