@@ -9,15 +9,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use breme_http::media_type::{JSON, TEXT};
 use serde_json::Value;
 use subtle::ConstantTimeEq;
 
 /// A shorter token could be guessed.
 const TOKEN_BYTES_MIN: usize = 16;
 const TOKEN_FILE_BYTES_MAX: u64 = 4096;
-
-const PLAIN: &str = "text/plain; charset=utf-8";
-const JSON: &str = "application/json";
 
 pub trait Api: fmt::Debug + Send {
     /// A line for each page, for the index `/`.
@@ -47,7 +45,7 @@ pub struct AdminPage {
 
 impl AdminPage {
     pub fn plain(status: u16, text: impl Into<String>) -> Self {
-        Self { status, media_type: PLAIN, text: text.into(), field: None }
+        Self { status, media_type: TEXT, text: text.into(), field: None }
     }
 
     pub fn json(status: u16, value: &Value) -> Self {

@@ -24,6 +24,7 @@ use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use breme_http::media_type;
 use breme_session::{Access, BODY_MAX};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode, request};
@@ -38,7 +39,7 @@ use pairs::Pairs;
 const BODY_BYTES_MAX: usize = 3 * BODY_MAX;
 /// Time limit for its arrival.
 const BODY_TIME: Duration = Duration::from_secs(30);
-const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+const TEXT: HeaderValue = HeaderValue::from_static(media_type::TEXT);
 
 /// The applications; `/xsl` only if there is a transformer.
 pub fn router(sessions: SessionLayer, transformer: Option<Transformer>) -> Router {

@@ -1,7 +1,7 @@
 //! Sends responses: small bodies are copied after their head and leave in one write; large ones are sent without a
 //! copy.
 
-use breme_http::media_type::OCTET_STREAM;
+use breme_http::media_type::{HTML, JSON, OCTET_STREAM, TEXT};
 use breme_http::{FieldBlock, Framing};
 use breme_http1::{ResponseBody, ResponseWriter, ServerConnection};
 use breme_node::{Actions, COPIED_BYTES_MAX, ConnectionId};
@@ -46,13 +46,13 @@ impl SharedLines {
             line(&mut lines, name, value.as_bytes());
             lines
         };
-        let mut plain = one("Content-Type", "text/plain; charset=utf-8");
+        let mut plain = one("Content-Type", TEXT);
         line(&mut plain, "X-Content-Type-Options", b"nosniff");
         Self {
             plain,
-            html: one("Content-Type", "text/html; charset=utf-8"),
+            html: one("Content-Type", HTML),
             octets: one("Content-Type", OCTET_STREAM),
-            json: one("Content-Type", "application/json"),
+            json: one("Content-Type", JSON),
             caching_site,
             caching_private: one("Cache-Control", "private"),
             caching_no_store: one("Cache-Control", "no-store"),

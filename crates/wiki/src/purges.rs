@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use breme_base::loopback_addresses;
+use breme_http::media_type;
 use breme_wiki_database::{Database, DatabaseError, keys};
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
@@ -278,7 +279,7 @@ async fn send(connection: &mut SendRequest<Full<Bytes>>, edge: &Edge, purge: &Va
     let request = Request::post("/cache/purge")
         .header(HOST, &edge.authority)
         .header(AUTHORIZATION, format!("Bearer {}", edge.token))
-        .header(CONTENT_TYPE, "application/json")
+        .header(CONTENT_TYPE, media_type::JSON)
         .body(Full::from(purge.to_string()))?;
     connection.ready().await?;
     let response = connection.send_request(request).await?;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use breme_admin::push::{Delivery, Receiver};
 use breme_command::failure::Failure;
+use breme_http::media_type::JSON;
 use breme_watch::objective::AlertEvent;
 use serde_json::{Value, json};
 
@@ -79,7 +80,7 @@ fn append(file: &str, line: &str) -> std::io::Result<()> {
 fn post(receiver: &Receiver, body: &str, is_ending: &AtomicBool) -> bool {
     let mut pause = PAUSE;
     for attempt in 1..=ATTEMPTS {
-        let problem = match receiver.post(&[("Content-Type", "application/json")], body.as_bytes()) {
+        let problem = match receiver.post(&[("Content-Type", JSON)], body.as_bytes()) {
             Ok(200..300) => return true,
             Ok(status) => format!("POST {} returned status {status}", receiver.url()),
             Err(problem) => problem,

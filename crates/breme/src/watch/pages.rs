@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use breme_admin::{AdminPage, Api, Call};
 use breme_command::failure::Failure;
+use breme_http::media_type::HTML;
 
 use super::export::{self, LoadedJournal};
 
-const HTML: &str = "text/html; charset=utf-8";
 /// The page reloads after this time, seconds.
 const RELOAD_S: u32 = 30;
 

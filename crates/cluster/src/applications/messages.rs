@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use axum::extract::{FromRequest, Request};
 use axum::response::{IntoResponse, Response};
-use breme_http::media_type::essence;
+use breme_http::media_type::{FORM, essence};
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
@@ -12,7 +12,6 @@ use http::{HeaderValue, StatusCode};
 use super::pairs::PairError;
 use crate::layer::SessionError;
 
-const FORM: &[u8] = b"application/x-www-form-urlencoded";
 pub(super) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// The parameters of a request: those of the query, then those of a form in the body.
@@ -41,7 +40,7 @@ impl<S: Send + Sync> FromRequest<S> for RequestParameters {
     async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
         let query = request.uri().query().unwrap_or_default().to_owned();
         let content_type = request.headers().get(CONTENT_TYPE);
-        let is_form = content_type.is_some_and(|value| essence(value.as_bytes()).eq_ignore_ascii_case(FORM));
+        let is_form = content_type.is_some_and(|value| essence(value.as_bytes()).eq_ignore_ascii_case(FORM.as_bytes()));
         let form = match is_form {
             true => Bytes::from_request(request, state).await.map_err(IntoResponse::into_response)?,
             false => Bytes::new(),

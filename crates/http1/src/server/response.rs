@@ -1,5 +1,6 @@
 //! Writes responses: head, framing, persistence.
 
+use breme_http::media_type::TEXT;
 use breme_http::{Field, FieldBlock, Fields, Framing, InvalidField, Refusal, Version, push_decimal};
 
 use super::connection::{RequestProperties, RequestState, ResponseState, ServerConnection};
@@ -180,7 +181,7 @@ impl ServerConnection {
     /// that time out (408). Returns the length of its content; None: nothing was written.
     pub fn refuse(&mut self, refusal: Refusal, date: &[u8; 29], out: &mut Vec<u8>) -> Option<u64> {
         let text = [refusal.reason.message(), "\n"].concat();
-        self.refuse_with(refusal, "text/plain; charset=utf-8", text.as_bytes(), date, out)
+        self.refuse_with(refusal, TEXT, text.as_bytes(), date, out)
     }
 
     /// As [`refuse`](Self::refuse), with another body of this media type.

@@ -4,6 +4,7 @@ use breme_balance::UpstreamOutcome;
 use breme_base::Instant;
 use breme_cache::FetchError;
 use breme_http::Framing;
+use breme_http::media_type::TEXT;
 use breme_http1::ResponseBody;
 use breme_node::{COPIED_BYTES_MAX, Close, CloseReason};
 
@@ -140,7 +141,7 @@ impl Context<'_> {
         let page = settings.error_pages.find(status);
         let (media_type, content) = match page {
             Some(page) => (page.media_type.as_str(), page.content.clone()),
-            None => ("text/plain; charset=utf-8", failure.text(name).into()),
+            None => (TEXT, failure.text(name).into()),
         };
         self.node.server.announce_close(self.now, client, &self.node.counts.evicted);
         let out = self.actions.send(client.id);

@@ -5,6 +5,7 @@
 //! identified by the address of their connection, which no header field can forge.
 
 use breme_cache::Purge;
+use breme_http::media_type::TEXT;
 use breme_http::{Framing, Method, RequestHead};
 use bytes::Bytes;
 
@@ -47,7 +48,7 @@ impl Context<'_> {
             |writer, date| {
                 // All of them are valid.
                 let _ = writer.field("Date", date);
-                let _ = writer.field("Content-Type", b"text/plain; charset=utf-8");
+                let _ = writer.field("Content-Type", TEXT.as_bytes());
                 let _ = writer.field("Cache-Control", b"no-store");
             },
             [Bytes::from(text)],

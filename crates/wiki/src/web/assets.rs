@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
+use breme_http::media_type;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 
 use super::problem::Problem;
@@ -42,12 +43,12 @@ pub(crate) async fn asset(Path(file): Path<String>) -> Result<Response, Problem>
 
 /// `GET /openapi.json`.
 pub(crate) async fn openapi() -> Response {
-    ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "public, max-age=3600")], OPENAPI).into_response()
+    ([(CONTENT_TYPE, media_type::JSON), (CACHE_CONTROL, "public, max-age=3600")], OPENAPI).into_response()
 }
 
 /// `GET /robots.txt`: excludes forms and old texts from search engines.
 pub(crate) async fn robots() -> Response {
     const TEXT: &str =
         "User-agent: *\nDisallow: /wiki/*/\nDisallow: /search\nDisallow: /suggest\nDisallow: /login\nDisallow: /new\n";
-    ([(CONTENT_TYPE, "text/plain; charset=utf-8"), (CACHE_CONTROL, "public, max-age=3600")], TEXT).into_response()
+    ([(CONTENT_TYPE, media_type::TEXT), (CACHE_CONTROL, "public, max-age=3600")], TEXT).into_response()
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
+use breme_http::media_type;
 use breme_wiki_database::WriteError;
 use breme_wiki_database::name::Name;
 use breme_wiki_database::page::{Committed, Condition, Content, Found, Write, WriteAction};
@@ -230,7 +231,7 @@ fn saved(headers: &HeaderMap, name: &Name, committed: &Committed) -> Response {
 }
 
 pub(super) fn json_response(status: StatusCode, value: &serde_json::Value) -> Response {
-    (status, [(CONTENT_TYPE, "application/json")], format!("{value}\n")).into_response()
+    (status, [(CONTENT_TYPE, media_type::JSON)], format!("{value}\n")).into_response()
 }
 
 /// The page has changed: shows what is stored now, and the merge of both texts.
@@ -303,7 +304,7 @@ pub(crate) async fn delete(
 }
 
 fn html(text: &str) -> Response {
-    ([(CONTENT_TYPE, "text/html; charset=utf-8")], text.to_owned()).into_response()
+    ([(CONTENT_TYPE, media_type::HTML)], text.to_owned()).into_response()
 }
 
 /// `GET /wiki/NAME/edit`.

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use axum::extract::{Extension, State};
 use axum::response::Response;
+use breme_http::media_type;
 use breme_wiki_database::keys;
 use breme_wiki_database::name::Name;
 use breme_wiki_database::page::{Change, ChangeKind, Found};
@@ -178,7 +179,7 @@ pub(crate) async fn suggest(
     let names: Vec<Name> = matches.into_iter().map(|found| found.name).collect();
     let body = Bytes::from(format!("{}\n", json!([words, names])));
     let keys = vec![keys::LISTS.to_owned()];
-    let suggestions = Representation::digested("application/json", body, keys, wiki.audience(&visitor));
+    let suggestions = Representation::digested(media_type::JSON, body, keys, wiki.audience(&visitor));
     Ok(suggestions.respond(&headers, &wiki.settings.cache_control))
 }
 

@@ -202,7 +202,7 @@ fn write_problem(
         *response = see_other(&format!("/login?next={}", paths::query_value(next)));
         return;
     }
-    insert(response.headers_mut(), CONTENT_TYPE, "text/html; charset=utf-8");
+    insert(response.headers_mut(), CONTENT_TYPE, breme_http::media_type::HTML);
     let frame = wiki.frame_of(visitor.and_then(Visitor::user));
     *response.body_mut() = views::problem(&frame, problem.title(), &problem.detail).into();
 }
@@ -220,7 +220,7 @@ const COUNTER_PATH: &str = "/wiki/stevec";
 /// The study's counter: requests since it was last read. Only GET resets it.
 async fn counter(State(wiki): WikiState, method: Method) -> Response {
     let count = if method == Method::GET { wiki.counts.since_read.take() } else { wiki.counts.since_read.value() };
-    ([(CONTENT_TYPE, "text/plain; charset=utf-8")], format!("{count}\n")).into_response()
+    ([(CONTENT_TYPE, breme_http::media_type::TEXT)], format!("{count}\n")).into_response()
 }
 
 #[cfg(test)]

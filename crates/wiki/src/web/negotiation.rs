@@ -27,9 +27,9 @@ impl Format {
 
     pub(crate) const fn media_type(self) -> &'static str {
         match self {
-            Self::Html => "text/html; charset=utf-8",
+            Self::Html => media_type::HTML,
             Self::Markdown => "text/markdown; charset=utf-8",
-            Self::Json => "application/json",
+            Self::Json => media_type::JSON,
         }
     }
 }

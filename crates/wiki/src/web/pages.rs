@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Extension, Path, Request, State};
 use axum::response::Response;
+use breme_http::media_type;
 use breme_wiki_database::keys;
 use breme_wiki_database::name::Name;
 use breme_wiki_database::page::{Content, Found, Page};
@@ -205,7 +206,7 @@ fn missing(
 ) -> Response {
     let is_deleted = matches!(found, Found::Deleted { .. });
     let (media_type, body) = if format == Format::Html {
-        ("text/html; charset=utf-8", views::missing(&wiki.frame(visitor), name, is_deleted))
+        (media_type::HTML, views::missing(&wiki.frame(visitor), name, is_deleted))
     } else {
         let detail = if is_deleted { "The page has been deleted." } else { "There is no page with this name." };
         ("application/problem+json", format!("{}\n", Problem::not_found(detail).to_json()))

@@ -3,6 +3,7 @@
 use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
+use breme_http::media_type;
 use http::header::{CONTENT_TYPE, SET_COOKIE};
 use http::{HeaderMap, StatusCode, Uri};
 
@@ -29,7 +30,7 @@ pub(crate) async fn form(State(wiki): WikiState, Extension(visitor): Extension<V
 }
 
 fn html(status: StatusCode, text: String) -> Response {
-    (status, [(CONTENT_TYPE, "text/html; charset=utf-8")], text).into_response()
+    (status, [(CONTENT_TYPE, media_type::HTML)], text).into_response()
 }
 
 /// `POST /login` with `user`, `password`, `next`.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::extract::State;
 use axum::response::Response;
+use breme_http::media_type;
 use breme_wiki_database::name::Name;
 use breme_wiki_database::page::Page;
 use breme_wiki_database::{Database, DatabaseError, keys};
@@ -220,7 +221,7 @@ impl Wiki {
         keys: Vec<String>,
     ) -> Response {
         let body = Bytes::from(format!("{value}\n"));
-        let mut page = Representation::digested("application/json", body, keys, self.audience(visitor));
+        let mut page = Representation::digested(media_type::JSON, body, keys, self.audience(visitor));
         page.vary = self.vary("Accept", "Accept, Cookie");
         page.respond(request, &self.settings.cache_control)
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
-use breme_http::media_type::essence;
+use breme_http::media_type::{FORM, JSON, essence};
 use breme_wiki_database::page::{Content, Fields};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -97,12 +97,13 @@ pub(crate) async fn read_submission(
     page_bytes_max: usize,
 ) -> Result<Submission, Problem> {
     let media_type = headers.get(CONTENT_TYPE).map_or(&b""[..], |value| essence(value.as_bytes()));
-    let mut submission = match media_type.to_ascii_lowercase().as_slice() {
-        b"application/x-www-form-urlencoded" => {
+    let is = |other: &str| media_type.eq_ignore_ascii_case(other.as_bytes());
+    let mut submission = match () {
+        () if is(FORM) => {
             let form = read_form(body, page_bytes_max * FORM_FACTOR + FORM_BYTES_BESIDES).await?;
             from_form(form, headers)?
         }
-        b"application/json" => {
+        () if is(JSON) => {
             let bytes = read_body(body, page_bytes_max * 2 + FORM_BYTES_BESIDES).await?;
             let Json { text, fields, comment, author } = serde_json::from_slice(&bytes).map_err(|error| {
                 Problem::bad_request(format!(
@@ -111,7 +112,7 @@ pub(crate) async fn read_submission(
             })?;
             Submission { content: Content { text, fields, redirect: None }, comment, author, ..Submission::default() }
         }
-        b"multipart/form-data" => {
+        () if is("multipart/form-data") => {
             let detail = "Send a text as application/x-www-form-urlencoded, application/json or text/markdown.";
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
         }

@@ -2,6 +2,7 @@
 
 use axum::body::Body;
 use axum::response::Response;
+use breme_http::media_type;
 use breme_wiki_database::digest::sha256;
 use breme_wiki_database::keys;
 use breme_wiki_database::page::Millis;
@@ -44,7 +45,7 @@ pub(crate) struct Representation {
 impl Representation {
     /// HTML whose entity tag is its digest.
     pub(crate) fn html(html: String, keys: Vec<String>, audience: Audience) -> Self {
-        Self::digested("text/html; charset=utf-8", html.into(), keys, audience)
+        Self::digested(media_type::HTML, html.into(), keys, audience)
     }
 
     /// Any body whose entity tag is its digest.
