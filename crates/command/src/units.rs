@@ -8,24 +8,6 @@ pub fn memory(text: &str) -> Result<usize, String> {
     fit(text, bytes(text).map_err(|error| error.to_string())?)
 }
 
-/// A rate in arrivals per second: `100`, `0.5`, `20k`, or per another time: `50/1s`, `600/1m`.
-pub fn rate(text: &str) -> Result<f64, String> {
-    let fault = || format!("{text:?} is not a rate; write a number per second: 100, 0.5, 20k");
-    let (text, per) = match text.split_once('/') {
-        Some((text, "s")) => (text, 1.0),
-        Some((text, per)) => (text, duration(per).ok().filter(|per| !per.is_zero()).ok_or_else(fault)?.as_secs_f64()),
-        None => (text, 1.0),
-    };
-    let (number, unit) = split_suffix(text);
-    let factor = match unit {
-        "" => 1.0,
-        "k" | "K" => 1e3,
-        "M" | "m" => 1e6,
-        _ => return Err(fault()),
-    };
-    Ok(number.parse::<f64>().map_err(|_| fault())? * factor / per)
-}
-
 /// A bandwidth in bits per second: `512kbit`, `20Mbit`, `1.5Gbit`, also with `/s`. Units of bytes are rejected, and so
 /// is `Mbps`, which means bits to some tools and bytes to others.
 pub fn bandwidth(text: &str) -> Result<u64, String> {
@@ -78,14 +60,6 @@ pub fn variable(text: &str) -> Result<(String, String), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn rates() {
-        assert_eq!([rate("100"), rate("0.5"), rate("20k"), rate("7/s")], [Ok(100.0), Ok(0.5), Ok(20_000.0), Ok(7.0)]);
-        assert_eq!([rate("50/1s"), rate("600/1m"), rate("2k/s")], [Ok(50.0), Ok(10.0), Ok(2_000.0)]);
-        assert!(rate("1/").is_err() && rate("1/0s").is_err() && rate("/s").is_err());
-        assert!(rate("-1").is_err() && rate("x").is_err() && rate("1e3").is_err() && rate("").is_err());
-    }
 
     #[test]
     fn bandwidths_are_in_bits() {

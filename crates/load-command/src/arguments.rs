@@ -5,7 +5,6 @@ mod credentials;
 mod export;
 mod form;
 mod input;
-mod stage;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,8 +16,9 @@ use breme_command::server::random_bits;
 use breme_command::units;
 use breme_http::Version;
 use breme_load_plan::{
-    Arrivals, Expectations, Needle, OpenLoop, Pace, PaceStage, Plan, PlanError, Scenarios, Settings, Spread, StatusSet,
-    Target, Variables, WAITING_MAX, parse_sha256,
+    Arrivals, CONNECTIONS_DEFAULT, DURATION_DEFAULT, Expectations, HTTP_VERSIONS, Needle, OpenLoop, Pace, PaceStage,
+    Plan, PlanError, Scenarios, Settings, Spread, StatusSet, THREAD_COUNT_MAX, TLS_VERSIONS, Target, Variables,
+    WAITING_MAX_DEFAULT, http_version_name, parse_rate, parse_sha256,
 };
 use connection::ConnectionFlags;
 pub use connection::Peers;
@@ -35,10 +35,8 @@ use super::stdin;
 const SPIN_MAX: Duration = Duration::from_micros(50);
 /// … and the share of its time that this may cost.
 const SPIN_SHARE_MAX: f64 = 0.05;
-const THREAD_COUNT_MAX: usize = 1_024;
 /// Headers whose values are credentials.
 const SECRET_HEADERS: [&str; 3] = ["Authorization", "Proxy-Authorization", "Cookie"];
-const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 
 /// Generate load on a URL and report throughput, response times and errors
 #[derive(Debug, clap::Args)]
@@ -58,8 +56,8 @@ pub struct LoadArgs {
     #[arg(
         long,
         value_name = "HOW",
-        default_value = "random",
-        value_parser = ["random", "user"],
+        default_value = Spread::Random.name(),
+        value_parser = Spread::NAMES,
         help_heading = "Target"
     )]
     spread: String,
@@ -78,7 +76,7 @@ pub struct LoadArgs {
     variables: Vec<(String, String)>,
 
     /// Number of concurrent connections; in a closed loop each is one user
-    #[arg(short, long, alias = "vus", value_name = "N", default_value = "10", value_parser = units::size, help_heading = "Load shape")]
+    #[arg(short, long, alias = "vus", value_name = "N", default_value_t = CONNECTIONS_DEFAULT, value_parser = units::size, help_heading = "Load shape")]
     connections: usize,
 
     /// Duration of the run (10s, 3m, 1h) [default: 10s; none with -n]
@@ -141,7 +139,7 @@ pub struct LoadArgs {
     seed: u64,
 
     /// Send at this rate, whatever the responses do: requests (with --scenario, sessions) per second (100, 0.5, 20k)
-    #[arg(short = 'R', long, value_name = "RATE", value_parser = units::rate, help_heading = "Open loop")]
+    #[arg(short = 'R', long, value_name = "RATE", value_parser = parse_rate, help_heading = "Open loop")]
     rate: Option<f64>,
 
     /// Spread the requests of -n over this time; same as -R with N ÷ TIME
@@ -160,7 +158,7 @@ pub struct LoadArgs {
         long,
         value_name = "STAGE,…",
         value_delimiter = ',',
-        value_parser = stage::stage,
+        value_parser = PaceStage::parse,
         help_heading = "Open loop"
     )]
     stages: Vec<PaceStage>,
@@ -169,8 +167,8 @@ pub struct LoadArgs {
     #[arg(
         long,
         value_name = "KIND",
-        default_value = "even",
-        value_parser = ["even", "poisson"],
+        default_value = Arrivals::Even.name(),
+        value_parser = Arrivals::NAMES,
         help_heading = "Open loop"
     )]
     arrivals: String,
@@ -183,7 +181,7 @@ pub struct LoadArgs {
     #[arg(
         long,
         value_name = "N",
-        default_value_t = WAITING_MAX,
+        default_value_t = WAITING_MAX_DEFAULT,
         value_parser = units::count,
         help_heading = "Open loop"
     )]
@@ -266,8 +264,8 @@ pub struct LoadArgs {
     #[arg(
         long,
         value_name = "VERSION",
-        default_value = "1.1",
-        value_parser = ["1.0", "1.1"],
+        default_value = http_version_name(Version::Http11),
+        value_parser = HTTP_VERSIONS,
         help_heading = "Request"
     )]
     http: String,
@@ -304,7 +302,7 @@ pub struct LoadArgs {
     pub(super) no_tls_resumption: bool,
 
     /// TLS version to require [default: 1.3, or 1.2 if the server has no other]
-    #[arg(long, value_name = "VERSION", value_parser = ["1.2", "1.3"], help_heading = "TLS")]
+    #[arg(long, value_name = "VERSION", value_parser = TLS_VERSIONS, help_heading = "TLS")]
     pub(super) tls: Option<String>,
 
     /// Count cache hits by the Cache-Status header of responses (RFC 9211); implied by a {page_version} in a body
@@ -466,7 +464,7 @@ impl LoadArgs {
             method: self.method.clone(),
             fields: self.fields()?,
             content: None,
-            version: if self.http == "1.0" { Version::Http10 } else { Version::Http11 },
+            version: if self.http == http_version_name(Version::Http10) { Version::Http10 } else { Version::Http11 },
             keep_alive: !self.no_keepalive,
             // Users with a think time of zero do not think.
             think: self.think.filter(|think| !think.is_zero()),
@@ -474,7 +472,7 @@ impl LoadArgs {
             timeout: self.timeout,
             cookies: self.cookies || self.scenario.is_some(),
             redirects_max: if self.follow_redirects { self.redirects_max } else { 0 },
-            spread: if self.spread == "user" { Spread::User } else { Spread::Random },
+            spread: Spread::from_name(&self.spread).unwrap_or_default(),
             expectations: Expectations {
                 status: self.expect_status.clone(),
                 content_bytes: self.expect_bytes,
@@ -508,9 +506,9 @@ impl LoadArgs {
         let rate = self.rate_of_all()?;
         if rate.is_none() && self.stages.is_empty() {
             let named = [
-                ("--arrivals", self.arrivals != "even"),
+                ("--arrivals", self.arrivals != Arrivals::Even.name()),
                 ("--in-flight-max", self.in_flight_max.is_some()),
-                ("--waiting-max", self.waiting_max != WAITING_MAX),
+                ("--waiting-max", self.waiting_max != WAITING_MAX_DEFAULT),
                 ("--deadline", self.deadline.is_some()),
             ];
             return match named.iter().find(|(_, is_named)| *is_named) {
@@ -518,7 +516,7 @@ impl LoadArgs {
                 None => Ok(None),
             };
         }
-        let arrivals = if self.arrivals == "poisson" { Arrivals::Poisson } else { Arrivals::Even };
+        let arrivals = Arrivals::from_name(&self.arrivals).unwrap_or_default();
         Ok(Some(OpenLoop {
             pace: Pace { rate: rate.unwrap_or(0.0), stages: self.stages.clone(), arrivals },
             in_flight_max: self.in_flight_max,
@@ -651,4 +649,33 @@ fn add_field(fields: &mut Vec<(String, Vec<u8>)>, name: &str, value: String, fla
     }
     fields.push((name.to_owned(), value.into_bytes()));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    const URL: &str = "http://host.example/";
+
+    #[derive(Debug, Parser)]
+    struct LoadCommand {
+        #[command(flatten)]
+        args: LoadArgs,
+    }
+
+    /// As text, since needles and templates cannot be compared.
+    fn settings(flags: &[&str]) -> String {
+        let line = LoadCommand::try_parse_from(["load", URL].iter().chain(flags)).unwrap();
+        format!("{:?}", Settings { run_number: 1, ..line.args.settings().unwrap() })
+    }
+
+    #[test]
+    fn the_defaults_of_the_flags_are_those_of_the_settings() {
+        let expected = Settings::new(URL);
+        assert_eq!(settings(&[]), format!("{expected:?}"));
+        let open = Settings { open_loop: Some(OpenLoop::constant(5.0)), ..expected };
+        assert_eq!(settings(&["--rate=5"]), format!("{open:?}"));
+    }
 }

@@ -130,7 +130,7 @@ mod tests {
     use std::time::Duration;
 
     use breme_admin::metric_names;
-    use breme_load_plan::{Arrivals, OpenLoop, Pace, Plan, Settings, WAITING_MAX};
+    use breme_load_plan::{OpenLoop, Plan, Settings};
 
     use super::*;
 
@@ -169,8 +169,7 @@ mod tests {
         let url = "http://host.example/";
         let closed = metrics(Settings { connections: 7, ..Settings::new(url) });
         assert!(closed.contains("breme_load_users 7\n") && !closed.contains("offered_rate"), "{closed}");
-        let pace = Pace::constant(100.0, Arrivals::Even);
-        let open_loop = Some(OpenLoop { pace, in_flight_max: None, waiting_max: WAITING_MAX, deadline: None });
+        let open_loop = Some(OpenLoop::constant(100.0));
         let open = metrics(Settings { open_loop, duration: Some(Duration::from_secs(1)), ..Settings::new(url) });
         // It has not begun.
         assert!(open.contains("breme_load_offered_rate 0.0\n") && !open.contains("load_users"), "{open}");

@@ -8,8 +8,8 @@
 //! |---|---|
 //! | `target`, `template`, `variables`, `encoding`, `zipf` | URLs, placeholders, values |
 //! | `request` | requests, built once, and rendered for each send |
-//! | `plan` | the settings, and the plan of which every request is built |
-//! | `schedule` | the open loop: when requests are due |
+//! | `plan` | the settings with their limits, defaults and names, and the plan of which every request is built |
+//! | `pace`, `schedule` | the open loop: its rate over time; when requests are due |
 //! | `scenario` | users that perform several steps |
 //! | `checks` | checks of responses |
 //!
@@ -21,6 +21,7 @@
 
 mod checks;
 mod encoding;
+mod pace;
 mod plan;
 mod request;
 mod scenario;
@@ -32,15 +33,17 @@ mod zipf;
 
 pub use checks::{CheckState, DigestError, Expectations, Needle, StatusSet, StatusSetError, parse_sha256};
 pub use encoding::UnknownEncoding;
+pub use pace::{Arrivals, Pace, PaceStage, RateError, Shape, StageError, parse_rate};
 pub use plan::{
-    CONNECTION_COUNT_MAX, OpenLoop, PIPELINE_DEPTH_MAX, Plan, PlanError, SettingError, Settings, Spread, WAITING_MAX,
+    CONNECTION_COUNT_MAX, CONNECTIONS_DEFAULT, DURATION_DEFAULT, HTTP_VERSIONS, OpenLoop, PIPELINE_DEPTH_MAX, Plan,
+    PlanError, SettingError, Settings, Spread, THREAD_COUNT_MAX, TLS_VERSIONS, WAITING_MAX_DEFAULT, http_version_name,
 };
 pub use request::{Content, Request, RequestError, target_of};
 pub use scenario::{
     CONTENT_KEPT_MAX, Capture, CaptureSource, File as ScenarioFile, GROUP_DEPTH_MAX, Scenario, ScenarioOperation,
     Scenarios, Step, VALUE_BYTES_MAX,
 };
-pub use schedule::{Arrivals, Pace, PaceStage, Schedule, Shape};
+pub use schedule::Schedule;
 pub use target::{Authority, OriginError, Target, TargetError, TargetProblem, UrlError};
 pub use template::{Inputs, MARK_BLANK, MARK_BYTES, PlaceholderError, Template, TemplateError};
 pub use variables::{VariableError, Variables};

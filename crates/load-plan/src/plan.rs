@@ -16,8 +16,11 @@ use crate::target::{Authority, HOST_COUNT_MAX, Target, TargetError, TargetProble
 use crate::template::{RANDOM_BYTES_MAX, Template};
 use crate::variables::Variables;
 
-pub use bounds::{CONNECTION_COUNT_MAX, PIPELINE_DEPTH_MAX, SettingError};
-pub use settings::{OpenLoop, Settings, Spread, WAITING_MAX};
+pub use bounds::{CONNECTION_COUNT_MAX, PIPELINE_DEPTH_MAX, SettingError, THREAD_COUNT_MAX};
+pub use settings::{
+    CONNECTIONS_DEFAULT, DURATION_DEFAULT, HTTP_VERSIONS, OpenLoop, Settings, Spread, TLS_VERSIONS,
+    WAITING_MAX_DEFAULT, http_version_name,
+};
 
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum PlanError {

@@ -10,12 +10,9 @@
 //! number of the cell alone: exponentially distributed steps, from the cell's start to its end (the process is
 //! memoryless, so cells are independent).
 
-use std::time::Duration;
-
 use breme_base::Random;
 
-pub(crate) const STAGE_COUNT_MAX: usize = 1_000;
-pub(crate) const RATE_MAX: f64 = 1e8;
+use crate::pace::{Arrivals, Pace, Shape};
 
 /// The mean number of arrivals in a cell of the Poisson process: few enough to draw a cell quickly, many enough to have
 /// few cells.
@@ -23,72 +20,6 @@ const CELL: f64 = 32.0;
 /// Separates the random stream of arrivals from other uses of the run's seed.
 const ARRIVALS_STREAM: u64 = 0xA5A5_0000_0000_0001;
 const NANOS_PER_SECOND: f64 = 1e9;
-
-/// The rate of a load over time.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Pace {
-    /// Arrivals per second at the start.
-    pub rate: f64,
-    /// Later changes of the rate; after the last stage it is constant.
-    pub stages: Vec<PaceStage>,
-    pub arrivals: Arrivals,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PaceStage {
-    pub duration: Duration,
-    /// The rate at its end, per second.
-    pub rate: f64,
-    pub shape: Shape,
-}
-
-/// How the rate changes within a stage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
-    /// Linearly from the rate before.
-    Ramp,
-    /// At once.
-    Step,
-}
-
-/// The distribution of arrivals at a given rate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Arrivals {
-    /// At equal distances.
-    #[default]
-    Even,
-    /// Independent of each other, as those of many people.
-    Poisson,
-}
-
-impl Arrivals {
-    /// The name in files and results.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Even => "even",
-            Self::Poisson => "poisson",
-        }
-    }
-}
-
-impl Pace {
-    #[must_use]
-    pub const fn constant(rate: f64, arrivals: Arrivals) -> Self {
-        Self { rate, stages: Vec::new(), arrivals }
-    }
-
-    /// The rate at this time from the start, per second.
-    #[must_use]
-    pub fn rate_at(&self, elapsed: Duration) -> f64 {
-        Rates::new(self).rate_at(elapsed.as_secs_f64())
-    }
-
-    #[must_use]
-    pub fn peak_rate(&self) -> f64 {
-        self.stages.iter().map(|stage| stage.rate).fold(self.rate, f64::max)
-    }
-}
 
 /// The instants of all arrivals, in nanoseconds from the start of the run.
 ///
@@ -142,7 +73,7 @@ impl Schedule {
 
 /// The rate over time, as straight lines.
 #[derive(Clone, Debug)]
-struct Rates {
+pub(crate) struct Rates {
     lines: Vec<RateLine>,
 }
 
@@ -158,7 +89,7 @@ struct RateLine {
 }
 
 impl Rates {
-    fn new(pace: &Pace) -> Self {
+    pub(crate) fn new(pace: &Pace) -> Self {
         let mut lines = Vec::with_capacity(pace.stages.len() + 1);
         let (mut start_s, mut start_position, mut before) = (0.0, 0.0, pace.rate);
         for stage in &pace.stages {
@@ -182,7 +113,7 @@ impl Rates {
         self.lines[place]
     }
 
-    fn rate_at(&self, second: f64) -> f64 {
+    pub(crate) fn rate_at(&self, second: f64) -> f64 {
         let line = self.line_at(second);
         line.rate + line.slope * (second - line.start_s)
     }
@@ -279,9 +210,12 @@ fn exponential(random: &mut Random) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use proptest::prelude::*;
 
     use super::*;
+    use crate::pace::PaceStage;
 
     fn ramp(seconds: f64, rate: f64) -> PaceStage {
         PaceStage { duration: Duration::from_secs_f64(seconds), rate, shape: Shape::Ramp }

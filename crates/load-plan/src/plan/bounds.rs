@@ -6,13 +6,15 @@ use breme_http::Version;
 use thiserror::Error;
 
 use super::settings::{OpenLoop, Settings};
+use crate::pace::{RATE_MAX, STAGE_COUNT_MAX};
 use crate::request::CONTENT_BYTES_MAX;
-use crate::schedule::{RATE_MAX, STAGE_COUNT_MAX};
 use crate::target::{Authority, HOST_COUNT_MAX, UrlError};
 use crate::template::TemplateError;
 
 pub const CONNECTION_COUNT_MAX: usize = 1_000_000;
 pub const PIPELINE_DEPTH_MAX: usize = 4_096;
+/// Threads of the generator; not a setting of the plan, since they change no request.
+pub const THREAD_COUNT_MAX: usize = 1_024;
 /// Limit of requests outstanding on all connections: each takes a few bytes of memory.
 const OUTSTANDING_MAX: usize = 16 * 1024 * 1024;
 

@@ -2,17 +2,24 @@
 
 use std::time::Duration;
 
+use breme_base::ThinkTime;
 use breme_http::Version;
 
 use crate::checks::Expectations;
+use crate::pace::{Arrivals, Pace};
 use crate::scenario::Scenarios;
-use crate::schedule::{Arrivals, Pace};
 use crate::target::Target;
 use crate::variables::Variables;
-use breme_base::ThinkTime;
 
+pub const CONNECTIONS_DEFAULT: usize = 10;
+/// Of a load without another end.
+pub const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 /// Default limit of arrivals of an open loop that wait for a connection.
-pub const WAITING_MAX: u64 = 1_000_000;
+pub const WAITING_MAX_DEFAULT: u64 = 1_000_000;
+/// The HTTP versions, by the names in flags, files and results.
+pub const HTTP_VERSIONS: [&str; 2] = [http_version_name(Version::Http10), http_version_name(Version::Http11)];
+/// The TLS versions that a load can require.
+pub const TLS_VERSIONS: [&str; 2] = ["1.2", "1.3"];
 
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -79,14 +86,30 @@ pub enum Spread {
     User,
 }
 
+/// The name in flags, files and results.
+#[must_use]
+pub const fn http_version_name(version: Version) -> &'static str {
+    match version {
+        Version::Http10 => "1.0",
+        Version::Http11 => "1.1",
+    }
+}
+
 impl Spread {
-    /// The name in results.
+    pub const NAMES: [&'static str; 2] = [Self::Random.name(), Self::User.name()];
+
+    /// The name in flags, files and results.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Random => "random",
             Self::User => "user",
         }
+    }
+
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Random, Self::User].into_iter().find(|spread| spread.name() == name)
     }
 }
 
@@ -106,7 +129,7 @@ impl OpenLoop {
     /// This pace, with an unlimited waiting time.
     #[must_use]
     pub const fn new(pace: Pace) -> Self {
-        Self { pace, in_flight_max: None, waiting_max: WAITING_MAX, deadline: None }
+        Self { pace, in_flight_max: None, waiting_max: WAITING_MAX_DEFAULT, deadline: None }
     }
 
     /// This many per second, at equal distances.
@@ -117,15 +140,15 @@ impl OpenLoop {
 }
 
 impl Settings {
-    /// One URL, and the defaults: 10 connections for 10 seconds.
+    /// One URL, and the defaults of all flags of `breme load`: 10 connections for 10 seconds.
     #[must_use]
     pub fn new(url: &str) -> Self {
         Self {
             targets: vec![Target::url(url)],
             proxy: None,
-            connections: 10,
+            connections: CONNECTIONS_DEFAULT,
             requests: None,
-            duration: Some(Duration::from_secs(10)),
+            duration: Some(DURATION_DEFAULT),
             until_stopped: false,
             pipeline_depth: 1,
             method: None,
