@@ -45,5 +45,5 @@ pub use scenario::{
 };
 pub use schedule::Schedule;
 pub use target::{Authority, OriginError, Target, TargetError, TargetProblem, UrlError};
-pub use template::{Inputs, MARK_BLANK, MARK_BYTES, PlaceholderError, Template, TemplateError};
+pub use template::{Inputs, MARK_BLANK, MARK_BYTES, PlaceholderError, TARGET_PLACEHOLDERS, Template, TemplateError};
 pub use variables::{VariableError, Variables};

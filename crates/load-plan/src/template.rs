@@ -17,7 +17,7 @@
 mod placeholder;
 
 use placeholder::OPENINGS;
-pub use placeholder::{Inputs, MARK_BLANK, MARK_BYTES, PlaceholderError};
+pub use placeholder::{Inputs, MARK_BLANK, MARK_BYTES, PlaceholderError, TARGET_PLACEHOLDERS};
 pub(crate) use placeholder::{Placeholder, RANDOM_BYTES_MAX, push_number};
 use thiserror::Error;
 

@@ -6,10 +6,10 @@
 
 use thiserror::Error;
 
-use crate::template::{Names, Template, TemplateError};
+use crate::template::{Names, TARGET_PLACEHOLDERS, Template, TemplateError};
 
-/// Names with another meaning in a template.
-const RESERVED: [&str; 6] = ["seq", "session", "uniform", "zipf", "random", "page_version"];
+/// Names with another meaning in a template, besides [`TARGET_PLACEHOLDERS`].
+const RESERVED: [&str; 2] = ["session", "page_version"];
 /// Where the mark of a version is allowed.
 pub(crate) const PAGE_VERSION_PLACE: &str = "{page_version} is allowed in the body of a request only";
 pub(crate) const VARIABLE_COUNT_MAX: usize = 100;
@@ -77,7 +77,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), VariableError> {
     if !is_name {
         return Err(VariableError::Name(name.to_owned()));
     }
-    if RESERVED.contains(&name) {
+    if RESERVED.contains(&name) || TARGET_PLACEHOLDERS.contains(&name) {
         return Err(VariableError::Reserved(name.to_owned()));
     }
     Ok(())

@@ -23,7 +23,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("session", &["base"]),
     ("import", &["base"]),
     ("expression", &["base"]),
-    ("experiment", &["base", "expression", "load-result", "stats", "toml"]),
+    ("experiment", &["base", "expression", "load-plan", "load-result", "stats", "toml"]),
     ("judge", &["base", "experiment", "expression", "stats"]),
     ("watch", &["base", "stats", "toml"]),
     ("report", &["base", "experiment", "expression", "judge", "load-result", "stats", "watch"]),

@@ -1,6 +1,9 @@
 //! The servers of this program that experiments may use: derived from the definitions of their flags, so that the two
 //! cannot differ.
 
+#[cfg(test)]
+mod load_keys;
+
 use std::any::TypeId;
 use std::path::PathBuf;
 
@@ -123,16 +126,6 @@ mod tests {
         assert!(site.resets.is_empty());
         let link = roles.0.iter().find(|role| role.name == "link").unwrap();
         assert!(link.flags.iter().any(|flag| flag.name == "to" && flag.is_upstream));
-    }
-
-    /// The plan has the position of a number; the generator has its bounds.
-    #[test]
-    fn the_bounds_of_workloads_are_those_of_the_generator() {
-        use breme_experiment::plan;
-        assert_eq!(plan::CONNECTION_COUNT_MAX, breme_load_plan::CONNECTION_COUNT_MAX as u64);
-        assert_eq!(plan::PIPELINE_DEPTH_MAX, breme_load_plan::PIPELINE_DEPTH_MAX as u64);
-        let threads = |count: u64| check("load", &["http://127.0.0.1:1/".to_owned(), format!("--threads={count}")]);
-        assert!(threads(plan::THREAD_COUNT_MAX).is_ok() && threads(plan::THREAD_COUNT_MAX + 1).is_err());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use breme_base::QuantityError;
 use breme_expression::{Expression, Unit, Vocabulary};
+use breme_load_plan::parse_rate;
 use breme_toml::{Entry, Span, Table, TreeNode, Value};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
@@ -324,8 +325,8 @@ impl LoadRate {
                 _ => Err(problem()),
             };
         }
-        match measured(text) {
-            Some((rate, Unit::PerSecond | Unit::Plain)) if rate > 0.0 => Ok(Self::PerSecond(rate)),
+        match parse_rate(&text.replace([' ', '_'], "")) {
+            Ok(rate) if rate > 0.0 && rate.is_finite() => Ok(Self::PerSecond(rate)),
             _ => Err(problem()),
         }
     }

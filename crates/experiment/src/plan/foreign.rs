@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use breme_expression::{Quantity, TimeKind};
+use breme_load_plan::CONNECTIONS_DEFAULT;
 use breme_toml::{Entry, TreeNode, Value};
 
 use super::resolve::Route;
 use super::resolver::Resolver;
-use super::workload_draft::{CONNECTIONS_DEFAULT, WorkloadDraft, load_rate, start_delay};
+use super::workload_draft::{WorkloadDraft, load_rate, start_delay};
 use crate::figure::{Figure, FigurePattern, PatternFault};
 use crate::file;
 use crate::file::levels::{OF_GENERATOR, OF_ITSELF};
@@ -69,7 +70,7 @@ impl Resolver<'_, '_> {
             requests: None,
             spread: None,
             duration: self.positive(file.duration.as_ref()),
-            connections: file.connections.map_or(CONNECTIONS_DEFAULT, |count| count.0),
+            connections: file.connections.map_or(CONNECTIONS_DEFAULT as u64, |count| count.0),
             is_open: false,
             think_mean: std::time::Duration::ZERO,
             arguments: Vec::new(),

@@ -45,6 +45,5 @@ pub use self::repeats::{Attempts, Repeat};
 pub use self::roles::{Flag, Role, RoleReset, Roles};
 #[cfg(test)]
 pub(crate) use self::subject::KEYS as SUBJECT_KEYS;
-pub use self::workload::{CONNECTION_COUNT_MAX, PIPELINE_DEPTH_MAX, THREAD_COUNT_MAX};
 pub use crate::file::schema::schema;
 pub use breme_toml::Diagnostics;

@@ -1,14 +1,12 @@
 //! Converts a request of the file into a method and a path for `breme load`.
 
 use breme_base::suggest_or_list;
+use breme_load_plan::TARGET_PLACEHOLDERS;
 use breme_toml::{Collector, Entry, Span, Table, TreeNode, Value};
 
 use super::resolver::Resolver;
 use crate::file::METHODS;
 use crate::file::values::{At, Raw};
-
-/// Placeholders of `breme load`.
-const PLACEHOLDERS: [&str; 4] = ["seq", "uniform", "zipf", "random"];
 
 /// Method, if specified, and path.
 pub(super) struct PlannedRequest {
@@ -115,8 +113,8 @@ fn check_placeholders(text: &str, names: &[&str], span: &Span, collector: &mut C
         let name = &text[start + 1..end];
         let kind = name.split(':').next().unwrap_or_default();
         let is_left = text[..start].ends_with('$') || name.starts_with('{');
-        if !is_left && !names.contains(&name) && !PLACEHOLDERS.contains(&kind) {
-            let known: Vec<&str> = names.iter().copied().chain(PLACEHOLDERS).collect();
+        if !is_left && !names.contains(&name) && !TARGET_PLACEHOLDERS.contains(&kind) {
+            let known: Vec<&str> = names.iter().copied().chain(TARGET_PLACEHOLDERS).collect();
             let hint = match breme_base::nearest(kind, known.iter().copied()) {
                 Some(near) => format!("did you mean {{{near}}}?"),
                 None => format!("define it: {{ get = {text:?}, {name} = {{ uniform = 1000 }} }}"),
@@ -147,10 +145,9 @@ fn placeholder(node: &TreeNode, collector: &mut Collector) -> Option<String> {
             return None;
         }
     };
-    const KINDS: [&str; 4] = ["uniform", "zipf", "random", "seq"];
-    let is_unknown = |entry: &&Entry| !KINDS.contains(&entry.key.as_str()) && entry.key != "exponent";
+    let is_unknown = |entry: &&Entry| !TARGET_PLACEHOLDERS.contains(&entry.key.as_str()) && entry.key != "exponent";
     if let Some(entry) = table.entries.iter().find(is_unknown) {
-        let hint = suggest_or_list(&entry.key, KINDS.into_iter());
+        let hint = suggest_or_list(&entry.key, TARGET_PLACEHOLDERS.into_iter());
         collector.note(&entry.key_span, format!("there is no placeholder `{}`; {hint}", entry.key));
         return None;
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use breme_base::suggest_or_list;
+use breme_load_plan::DURATION_DEFAULT;
 use breme_toml::{Collector, Entry, Span, Table, Value};
 
 use super::names::check_name;
@@ -17,7 +18,6 @@ use crate::trial::{Fault, Reset, SubjectSpec, TrialKey, TrialSpec, WarmUp, Workl
 
 /// Limit of a trial's duration.
 pub(super) const DURATION_MAX: Duration = Duration::from_secs(30 * 86_400);
-const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 const PAUSE_DEFAULT: Duration = Duration::from_millis(500);
 
 /// A named route to a subject.

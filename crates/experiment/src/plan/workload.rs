@@ -5,6 +5,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use breme_base::{ThinkTime, suggest_or_list};
+use breme_load_plan::{
+    Arrivals, CONNECTION_COUNT_MAX, CONNECTIONS_DEFAULT, HTTP_VERSIONS, PIPELINE_DEPTH_MAX, PaceStage, Spread,
+    THREAD_COUNT_MAX, TLS_VERSIONS,
+};
 use breme_toml::{Entry, Table, Value};
 
 use super::foreign::is_command;
@@ -12,18 +16,12 @@ use super::names::{absolute, check_name};
 use super::request::PlannedRequest;
 use super::resolve::{DURATION_MAX, Design, Route};
 use super::resolver::Resolver;
-use super::workload_draft::{CONNECTIONS_DEFAULT, WorkloadDraft, load_rate, start_delay};
+use super::workload_draft::{WorkloadDraft, load_rate, start_delay};
 use crate::file;
 use crate::file::values::{At, ContentSource, Text};
 use crate::trial::{LoadRate, WorkloadSpec};
 
 const WORKLOAD_COUNT_MAX: usize = 50;
-/// As in `breme load`.
-pub const CONNECTION_COUNT_MAX: u64 = 1_000_000;
-/// As in `breme load`.
-pub const PIPELINE_DEPTH_MAX: u64 = 4_096;
-/// As in `breme load`.
-pub const THREAD_COUNT_MAX: u64 = 1_024;
 /// Longer content is written to a file, since the command line is limited.
 const ARGUMENT_BYTES_MAX: usize = 8_192;
 const DRIVERS: [&str; 4] = ["auto", "uring", "events", "threads"];
@@ -112,7 +110,7 @@ impl Resolver<'_, '_> {
             requests: file.requests.as_ref().map(|requests| requests.value.0),
             spread: spread(&file),
             duration: duration.or(stages),
-            connections: file.connections.map_or(CONNECTIONS_DEFAULT, |count| count.0),
+            connections: file.connections.map_or(CONNECTIONS_DEFAULT as u64, |count| count.0),
             is_open: file.rate.is_some() || stages.is_some() || file.over.is_some(),
             think_mean: self.think_mean(file.think.as_ref()),
             arguments: std::mem::take(&mut arguments.0),
@@ -170,11 +168,11 @@ impl Resolver<'_, '_> {
             self.collector.note(&key.key_span, "a key belongs to a certificate; add cert = \"FILE\"");
         }
         for (key, known) in [
-            ("arrivals", &["even", "poisson"][..]),
-            ("http", &["1.0", "1.1"]),
-            ("tls", &["1.2", "1.3"]),
+            ("arrivals", &Arrivals::NAMES[..]),
+            ("http", &HTTP_VERSIONS),
+            ("tls", &TLS_VERSIONS),
             ("driver", &DRIVERS),
-            ("spread", &["random", "user"]),
+            ("spread", &Spread::NAMES),
         ] {
             self.check_choice(table, key, known);
         }
@@ -189,9 +187,9 @@ impl Resolver<'_, '_> {
     fn check_numbers(&mut self, file: &file::Workload, table: &Table) {
         let at = |count: &Option<At<file::values::Count>>| count.as_ref().map(|count| count.value.0);
         let bounded = [
-            ("connections", file.connections.map(|count| count.0), 0..=CONNECTION_COUNT_MAX),
-            ("pipeline", at(&file.pipeline), 1..=PIPELINE_DEPTH_MAX),
-            ("threads", at(&file.threads), 1..=THREAD_COUNT_MAX),
+            ("connections", file.connections.map(|count| count.0), 0..=CONNECTION_COUNT_MAX as u64),
+            ("pipeline", at(&file.pipeline), 1..=PIPELINE_DEPTH_MAX as u64),
+            ("threads", at(&file.threads), 1..=THREAD_COUNT_MAX as u64),
         ];
         for (key, value, bounds) in bounded {
             if let (Some(value), Some(entry)) = (value.filter(|value| !bounds.contains(value)), table.get(key)) {
@@ -214,12 +212,10 @@ impl Resolver<'_, '_> {
     /// Total duration of the stages of an open loop; none without stages.
     fn stages(&mut self, stages: &[At<String>]) -> Option<Duration> {
         let mut sum = Duration::ZERO;
-        for stage in stages.iter().flat_map(|at| at.value.split(',').map(move |text| (text.trim(), &at.span))) {
-            let (text, span) = stage;
-            let parts = text.split_once([':', '@']);
-            match parts.map(|(time, rate)| (breme_base::parse_duration(time), file::values::measured(rate))) {
-                Some((Ok(time), Some(_))) => sum = sum.saturating_add(time),
-                _ => self.collector.note(span, format!("{text:?} is not a stage; write TIME:RATE for a linear change to RATE, as in 10s:500, or TIME@RATE for a constant rate, as in 1m@500")),
+        for (text, span) in stages.iter().flat_map(|at| at.value.split(',').map(move |text| (text, &at.span))) {
+            match PaceStage::parse(&text.replace(' ', "")) {
+                Ok(stage) => sum = sum.saturating_add(stage.duration),
+                Err(problem) => self.collector.note(span, problem),
             }
         }
         (!stages.is_empty()).then_some(sum)

@@ -12,9 +12,6 @@ use crate::file::values::{At, StartAfter};
 use crate::placeholder;
 use crate::trial::{LoadRate, WorkloadSpec};
 
-/// Default number of users, as in `breme load`.
-pub(super) const CONNECTIONS_DEFAULT: u64 = 10;
-
 /// A workload under construction.
 pub(super) struct WorkloadDraft {
     pub(super) spec: WorkloadSpec,

@@ -15,6 +15,8 @@ pub const MARK_BYTES: usize = 52;
 /// What `{page_version}` becomes, until the mark takes its place.
 pub const MARK_BLANK: [u8; MARK_BYTES] = [0; MARK_BYTES];
 
+/// The placeholders of a request target, without their arguments. In content there is also `{page_version}`.
+pub const TARGET_PLACEHOLDERS: [&str; 4] = ["seq", "uniform", "zipf", "random"];
 /// Part of error messages.
 const KNOWN: &str = "known are {seq}, {uniform:A:B}, {zipf:N:S}, {random:BYTES}, {page_version} and the variables defined with --var; for a brace write {{ or }}";
 /// Their prefixes.
@@ -82,7 +84,8 @@ impl Placeholder {
         let Some(index) = variables.iter().position(|variable| variable == base) else {
             return match base {
                 "session" if encoding.is_empty() => Ok(Self::Session),
-                "seq" | "uniform" | "zipf" | "random" | "page_version" => Self::parse_known(name),
+                "page_version" => Self::parse_known(name),
+                _ if TARGET_PLACEHOLDERS.contains(&base) => Self::parse_known(name),
                 _ => Err(unknown_variable(base, variables)),
             };
         };
