@@ -3,7 +3,7 @@
 //! | module | content |
 //! |---|---|
 //! | `arguments` | the flags, and their conversion to a plan |
-//! | `secured` | TLS: trusted certificates, and the client's identity |
+//! | `tls` | trusted certificates, and the client's identity |
 //! | `drive` | the load on a driver, and how many descriptors it needs |
 //! | `stdin`, `attendant` | control by a parent program; signals and progress while the load runs |
 //! | `feed`, `view` | intervals for other threads; the live view |
@@ -30,8 +30,8 @@ mod measurement;
 mod origin_counter;
 mod output;
 mod page;
-mod secured;
 mod stdin;
+mod tls;
 mod view;
 
 use std::process::ExitCode;
@@ -65,7 +65,7 @@ fn measure(args: &LoadArgs) -> Result<ExitCode, Failure> {
     let threads = args.thread_count(&plan);
     check_descriptors(&plan, args)?;
     let export = Prepared::new(args)?;
-    let tls = secured::clients(args, plan.hosts())?;
+    let tls = tls::clients(args, plan.hosts())?;
     let Peers { addresses, unix_sockets } = args.connection.resolve(&plan)?;
     let outputs = Outputs::create(&args.output, args.html.as_ref())?;
     let clock = Clock::start();
@@ -116,7 +116,7 @@ fn measure(args: &LoadArgs) -> Result<ExitCode, Failure> {
 impl LoadArgs {
     /// Checks the files of its TLS flags.
     pub fn check_files(&self) -> Result<(), Failure> {
-        secured::flags(self).check()
+        tls::flags(self).check()
     }
 }
 
@@ -129,7 +129,7 @@ fn nothing_answered(run: &Run, outcome: &Outcome) -> String {
     let kinds: Vec<String> = outcome.errors.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
     let remedy = match (run.refused_tunnel(), run.tls_failure()) {
         (Some(refused), _) => format!("{refused}; load a target that the proxy allows, or remove --proxy"),
-        (None, Some(failure)) => format!("{failure}; {}", secured::remedy(failure)),
+        (None, Some(failure)) => format!("{failure}; {}", tls::remedy(failure)),
         (None, None) => "check that the server runs there and that the address and port are right".to_owned(),
     };
     format!(

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 use super::arguments::{LoadArgs, Peers};
 use super::drive::{STOPPING_TIMEOUT, descriptors};
-use super::secured;
+use super::tls;
 
 /// The flags without a subcommand.
 #[derive(Debug, Parser)]
@@ -118,7 +118,7 @@ impl Measurement {
         let line = LoadCommand::try_parse_from(arguments).map_err(|error| Failure::usage(in_a_line(&error)))?;
         let settings = line.args.settings()?;
         let plan = Plan::new(settings.clone()).map_err(|error| Failure::usage(line.args.locate(&error)))?;
-        let tls = secured::clients(&line.args, plan.hosts())?;
+        let tls = tls::clients(&line.args, plan.hosts())?;
         Ok(Self { args: line.args, settings, tls })
     }
 
