@@ -14,11 +14,11 @@
 //! | | a free user |
 //! |---|---|
 //! | closed loop | claims the next request's number and sends it, after its think time |
-//! | open loop (`open`) | is listed as free; an arrival takes it when it is due |
+//! | open loop (`open_loop`) | is listed as free; an arrival takes it when it is due |
 //! | with scenarios (`sessions`) | continues with the next step of its session; between sessions it is free as above |
 //!
 //! The rest is the same for both: `connections` opens, loses and closes, `exchange` sends and reads responses,
-//! `accounting` counts.
+//! `totals` counts.
 //!
 //! - In a closed loop a user **claims** a request's number before it opens a connection or sends, so that with `-n`
 //!   there are never more or fewer requests than configured. Every claimed request ends as answered, failed by a kind,
@@ -29,15 +29,15 @@
 //! - All responses of a call are read before anything is sent, so a pipeline is refilled with one send.
 //! - At the end (time limit, or stopped) nothing new is sent; requests in flight are waited for, for a bounded time.
 
-mod accounting;
 mod connections;
 mod exchange;
-mod free;
+mod free_users;
 mod hosts;
-mod open;
+mod open_loop;
 mod redirects;
 mod sessions;
 mod shard;
+mod totals;
 mod tunnels;
 
 use std::time::Duration;
@@ -49,7 +49,7 @@ use breme_node::{
 use connections::Loss;
 pub use connections::{CONNECT_GIVE_UP, CONNECTING_MAX, tls_client};
 use exchange::Reading;
-use free::Open;
+use open_loop::OpenLoop;
 use shard::Phase;
 pub use shard::{DRAIN_INTERRUPTED_MAX, DRAIN_MAX, Load};
 
@@ -226,7 +226,7 @@ impl Node for Load {
         };
         let lingering = self.lingering.front().map_or(Instant::FAR, |(until, _)| *until);
         let timer = self.timers.next().unwrap_or(Instant::FAR);
-        let arrival = self.open.as_ref().map_or(Instant::FAR, Open::next_due);
+        let arrival = self.open.as_ref().map_or(Instant::FAR, OpenLoop::next_due);
         Some(phase_ends.min(timer).min(lingering).min(self.interval_ends).min(arrival))
     }
 

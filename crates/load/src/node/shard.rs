@@ -12,7 +12,7 @@ use breme_load_plan::Scenarios;
 use breme_node::{Actions, Close, ConnectionId, Shard};
 use breme_stats::Histogram;
 
-use super::free::Open;
+use super::open_loop::OpenLoop;
 use crate::run::Run;
 use crate::series::Interval;
 use crate::session::Session;
@@ -46,8 +46,8 @@ pub struct Load {
     pub(super) claims: Range<u64>,
     /// Numbers for the requests of sessions.
     pub(super) sequence: Range<u64>,
-    /// Of an open loop: the free users, and the arrival for which one is reserved.
-    pub(super) open: Option<Open>,
+    /// None in a closed loop.
+    pub(super) open: Option<OpenLoop>,
     /// Users that are not done.
     pub(super) active: usize,
     pub(super) phase: Phase,
@@ -85,7 +85,7 @@ impl Load {
     #[must_use]
     pub fn new(run: Arc<Run>, shard: Shard) -> Self {
         let random = Random::stream(run.plan().settings().seed, shard.id.0 as u64);
-        let open = Open::from_run(&run);
+        let open = OpenLoop::from_run(&run);
         let tally = Tally::for_scenarios(run.plan().scenarios());
         Self {
             tunnel_request: run.plan().tunnel_request(),

@@ -14,17 +14,77 @@ use std::time::Duration;
 use breme_base::Instant;
 use breme_node::{Actions, ShardId};
 
-use super::free::Open;
+use super::free_users::FreeUsers;
 use super::shard::{Load, Phase};
-use crate::arrivals::{Arrival, Claim};
+use crate::arrivals::{Arrival, ArrivalQueue, Claim};
+use crate::run::Run;
 use crate::tally::ErrorKind;
-use crate::user::{Listed, State};
+use crate::user::State;
 use crate::window::Slot;
 
 /// The schedule begins when every user has tried to connect, or after this time.
 const OPENING_MAX: Duration = Duration::from_secs(1);
 /// Expired arrivals dropped per call.
 const SHED_PER_CALL: usize = 1_024;
+/// If arrivals are frequent, a shard wakes once for those that become due within this time: waking costs more than
+/// sending.
+const TOGETHER_MAX: Duration = Duration::from_micros(30);
+/// They are frequent if their mean distance is at most this.
+const CLOSE: Duration = Duration::from_micros(25);
+
+/// The state of an open loop in one shard.
+#[derive(Debug)]
+pub(super) struct OpenLoop {
+    /// The schedule waits for the connections.
+    pub(super) opens_first: bool,
+    /// Users without a request connect in advance.
+    pub(super) connects_ahead: bool,
+    is_capped: bool,
+    deadline: Option<Duration>,
+    depth: u64,
+    /// How late the shard may wake for an arrival, so that others are due as well.
+    pub(super) slack: Duration,
+    free_users: FreeUsers,
+    /// The next arrival, for which a free user is reserved.
+    held: Option<Arrival>,
+    /// There will be no more.
+    is_over: bool,
+    has_ended: bool,
+}
+
+impl OpenLoop {
+    pub(super) fn from_run(run: &Run) -> Option<Self> {
+        let settings = run.plan().settings();
+        let open_loop = settings.open_loop.as_ref()?;
+        let connects_ahead = run.plan().connects_ahead();
+        Some(Self {
+            opens_first: connects_ahead && settings.ramp.is_zero(),
+            connects_ahead,
+            is_capped: run.queue().is_some_and(ArrivalQueue::is_capped),
+            deadline: open_loop.deadline,
+            depth: settings.pipeline_depth as u64,
+            slack: slack(open_loop.pace.peak_rate() / run.shard_count().max(1) as f64),
+            free_users: FreeUsers::default(),
+            held: None,
+            is_over: false,
+            has_ended: false,
+        })
+    }
+
+    /// When the reserved arrival is due.
+    pub(super) fn next_due(&self) -> Instant {
+        self.held.map_or(Instant::FAR, |arrival| arrival.due)
+    }
+
+    pub(super) const fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Maximum number of arrivals that could be taken now.
+    fn places(&self) -> u64 {
+        self.free_users.count() as u64 * self.depth
+    }
+}
 
 impl Load {
     // the beginning
@@ -71,53 +131,28 @@ impl Load {
     }
 
     fn list(&mut self, index: u32) {
-        if !self.is_free(index) {
-            return;
-        }
-        let user_count = self.users.len();
-        let user = &mut self.users[index as usize];
-        let Some(open) = &mut self.open else { return };
-        let listed = if user.window.is_empty() { Listed::Idle } else { Listed::Busy };
-        if user.listed == listed {
-            return;
-        }
-        user.listed = listed;
-        match listed {
-            Listed::Idle => open.idle.push_back(index),
-            _ => open.busy.push_back(index),
-        }
-        // A user that became idle leaves an invalid entry in the busy list, which is bounded here.
-        if open.busy.len() > 2 * user_count {
-            let users = &self.users;
-            open.busy.retain(|&index| users[index as usize].listed == Listed::Busy);
-        }
-    }
-
-    /// The user that takes the next arrival: the one that has been idle longest, if any.
-    fn next_free(&mut self) -> Option<u32> {
-        for listed in [Listed::Idle, Listed::Busy] {
-            loop {
-                let open = self.open.as_mut()?;
-                let list = if listed == Listed::Idle { &mut open.idle } else { &mut open.busy };
-                let Some(&index) = list.front() else { break };
-                let is_meant = self.users[index as usize].listed == listed;
-                if is_meant && self.is_free(index) {
-                    return Some(index);
-                }
-                self.unlist(listed, is_meant);
-            }
-        }
-        None
-    }
-
-    /// Removes the first entry of a list.
-    fn unlist(&mut self, listed: Listed, is_meant: bool) {
-        let Some(open) = &mut self.open else { return };
-        let list = if listed == Listed::Idle { &mut open.idle } else { &mut open.busy };
-        if let Some(index) = list.pop_front()
-            && is_meant
+        if self.is_free(index)
+            && let Some(open) = &mut self.open
         {
-            self.users[index as usize].listed = Listed::No;
+            open.free_users.add(index, &mut self.users);
+        }
+    }
+
+    /// The user that takes the next arrival.
+    fn next_free(&mut self) -> Option<u32> {
+        loop {
+            let index = self.open.as_mut()?.free_users.first(&self.users)?;
+            if self.is_free(index) {
+                return Some(index);
+            }
+            self.unlist(index);
+        }
+    }
+
+    /// Removes the user whose turn it is.
+    fn unlist(&mut self, index: u32) {
+        if let Some(open) = &mut self.open {
+            open.free_users.remove_first(index, &mut self.users);
         }
     }
 
@@ -149,7 +184,7 @@ impl Load {
     /// At the end of the run: begins arrivals that were due before it and had a free user.
     pub(super) fn dispatch_rest(&mut self, now: Instant, actions: &mut Actions) {
         let ends = self.window_ends;
-        let is_due = |open: &Open| open.next_due() < ends;
+        let is_due = |open: &OpenLoop| open.next_due() < ends;
         while self.open.as_ref().is_some_and(is_due)
             && let Some(index) = self.next_free()
             && self.users[index as usize].ready < ends
@@ -219,8 +254,7 @@ impl Load {
     }
 
     fn begin_arrival(&mut self, now: Instant, index: u32, arrival: Arrival, actions: &mut Actions) {
-        let listed = self.users[index as usize].listed;
-        self.unlist(listed, true);
+        self.unlist(index);
         self.take_arrival(index, arrival);
         let user = &self.users[index as usize];
         self.tally.waited += u64::from(user.ready > arrival.due);
@@ -288,7 +322,7 @@ impl Load {
     fn wake_starved(&self, actions: &mut Actions) {
         if let Some(open) = &self.open
             && open.is_capped
-            && let Some(shard) = self.run.queue().and_then(crate::arrivals::ArrivalQueue::next_starved)
+            && let Some(shard) = self.run.queue().and_then(ArrivalQueue::next_starved)
         {
             actions.wake(ShardId(shard), 0);
         }
@@ -316,5 +350,23 @@ impl Load {
     fn count_unbegun(&mut self, kind: ErrorKind, count: u64) {
         self.tally.arrived += count;
         self.count_errors(kind, count);
+    }
+}
+
+/// The slack of a shard with this rate of arrivals per second.
+fn slack(rate: f64) -> Duration {
+    let distance = Duration::try_from_secs_f64(1.0 / rate).unwrap_or(Duration::MAX);
+    if distance > CLOSE { Duration::ZERO } else { TOGETHER_MAX }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_dense_is_woken_for_together() {
+        let micros = |rate: f64| slack(rate).as_nanos() as f64 / 1e3;
+        assert_eq!([0.0, 1.0, 20_000.0, 39_000.0].map(micros), [0.0; 4]);
+        assert_eq!([40_000.0, 50_000.0, 100_000.0, 1e8].map(micros), [30.0; 4]);
     }
 }

@@ -1,7 +1,6 @@
-//! Accounting: events per interval, the users' time by activity, and the final totals.
+//! What a shard counts: events per interval, the time of its users by activity, and the totals at the end.
 
 use std::sync::atomic::Ordering;
-
 use std::time::Duration;
 
 use breme_base::Instant;
