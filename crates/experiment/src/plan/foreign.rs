@@ -37,13 +37,8 @@ impl Resolver<'_, '_> {
 
     fn foreign_filled(&mut self, entry: &Entry, routes: &[Route]) -> Option<WorkloadDraft> {
         let before = self.collector.count();
-        let node = self.fill(&entry.node)?;
-        let file: Option<file::Workload> = breme_toml::read(&node, self.collector);
-        let is_filled = self.collector.count() == before;
-        let route = self.route(entry, file.as_ref().and_then(|file| file.to.as_ref()), &node.value, routes);
-        let file = file.filter(|_| is_filled)?;
-        let route = route?;
-        self.check_keys(&node.value);
+        let (file, value, route) = self.read_workload(entry, routes)?;
+        self.check_keys(&value);
         if let Some(background) = file.background.as_ref().filter(|background| background.value) {
             self.collector.note(&background.span, "a command ends by itself, so it cannot run in the background");
         }

@@ -82,14 +82,9 @@ impl Resolver<'_, '_> {
             return self.foreign(entry, routes);
         }
         let before = self.collector.count();
-        let node = self.fill(&entry.node)?;
-        let file: Option<file::Workload> = breme_toml::read(&node, self.collector);
-        let is_filled = self.collector.count() == before;
-        let route = self.route(entry, file.as_ref().and_then(|file| file.to.as_ref()), &node.value, routes);
-        let file = file.filter(|_| is_filled)?;
-        let route = route?;
-        self.check_together(&file, &node.value);
-        self.refuse_keys_of_command(&node.value);
+        let (file, value, route) = self.read_workload(entry, routes)?;
+        self.check_together(&file, &value);
+        self.refuse_keys_of_command(&value);
         let (duration, stages) = (self.positive(file.duration.as_ref()), self.stages(&file.stages.0));
         let mut files = BTreeMap::new();
         let target = self.target(entry, &file, &mut files);

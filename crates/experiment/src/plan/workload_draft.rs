@@ -20,8 +20,23 @@ pub(super) struct WorkloadDraft {
 }
 
 impl Resolver<'_, '_> {
+    /// The entry with its levels filled in: as its type, and as the table of its keys; and its route.
+    pub(super) fn read_workload<'r>(
+        &mut self,
+        entry: &Entry,
+        routes: &'r [Route],
+    ) -> Option<(file::Workload, Value, &'r Route)> {
+        let before = self.collector.count();
+        let node = self.fill(&entry.node)?;
+        let file: Option<file::Workload> = breme_toml::read(&node, self.collector);
+        let is_filled = self.collector.count() == before;
+        let route = self.route(entry, file.as_ref().and_then(|file| file.to.as_ref()), &node.value, routes);
+        let file = file.filter(|_| is_filled)?;
+        Some((file, node.value, route?))
+    }
+
     /// The route of its requests; if the file names none, it must be unambiguous.
-    pub(super) fn route<'r>(
+    fn route<'r>(
         &mut self,
         entry: &Entry,
         to: Option<&At<String>>,
