@@ -26,26 +26,31 @@ impl Expression {
     /// Whether it is a single counted, not timed, measure, which can be compared with an exact number.
     #[must_use]
     pub fn is_counted(&self) -> bool {
-        let is_counted = |quantity: &Quantity| {
-            matches!(
-                quantity,
-                Quantity::ErrorShare
-                    | Quantity::PassShare
-                    | Quantity::SessionShare
-                    | Quantity::HitRatio
-                    | Quantity::HitRatioByOrigin
-                    | Quantity::StaleCount
-                    | Quantity::StaleRatio
-                    | Quantity::Pairs(_)
-                    | Quantity::InconsistentRatio
-                    | Quantity::Status(_)
-                    | Quantity::Answered
-                    | Quantity::Failed
-                    | Quantity::Refused
-                    | Quantity::Counter(_)
-            )
-        };
-        matches!(self, Self::Measured { measure, .. } if is_counted(&measure.quantity))
+        matches!(self, Self::Measured { measure, .. } if measure.quantity.is_counted())
+    }
+}
+
+impl Quantity {
+    /// Whether it is counted, not timed; or the ratio of two counts.
+    #[must_use]
+    pub const fn is_counted(&self) -> bool {
+        matches!(
+            self,
+            Self::ErrorShare
+                | Self::PassShare
+                | Self::SessionShare
+                | Self::HitRatio
+                | Self::HitRatioByOrigin
+                | Self::StaleCount
+                | Self::StaleRatio
+                | Self::Pairs(_)
+                | Self::InconsistentRatio
+                | Self::Status(_)
+                | Self::Answered
+                | Self::Failed
+                | Self::Refused
+                | Self::Counter(_)
+        )
     }
 }
 

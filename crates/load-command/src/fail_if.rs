@@ -34,8 +34,11 @@ impl FailIf {
 
     fn judge(&self, record: &TrialRecord) -> ConditionResult {
         let measures = self.condition.measures();
-        // The number of wrong responses does not depend on when the generator sent its requests.
-        let counts_only = measures.iter().all(|measure| is_count(&measure.quantity));
+        // What went wrong does not depend on when the generator sent its requests; the number of all responses does.
+        let is_untimed = |quantity: &Quantity| {
+            quantity.is_counted() && !matches!(quantity, Quantity::Answered | Quantity::Counter(_))
+        };
+        let counts_only = measures.iter().all(|measure| is_untimed(&measure.quantity));
         let invalid_reasons = if counts_only { Vec::new() } else { record.invalid_reasons.clone() };
         let record = TrialRecord { invalid_reasons, ..record.clone() };
         let mut reader = MeasureReader::new(&record);
@@ -56,24 +59,6 @@ impl FailIf {
         };
         ConditionResult { condition: self.text.clone(), verdict, measured: values.join(", ") }
     }
-}
-
-fn is_count(quantity: &Quantity) -> bool {
-    matches!(
-        quantity,
-        Quantity::ErrorShare
-            | Quantity::PassShare
-            | Quantity::Failed
-            | Quantity::Refused
-            | Quantity::SessionShare
-            | Quantity::HitRatio
-            | Quantity::HitRatioByOrigin
-            | Quantity::StaleCount
-            | Quantity::StaleRatio
-            | Quantity::Pairs(_)
-            | Quantity::InconsistentRatio
-            | Quantity::Status(_)
-    )
 }
 
 /// Judges every condition.
