@@ -7,7 +7,7 @@
 //! | module | content |
 //! |---|---|
 //! | `target`, `template`, `variables`, `encoding`, `zipf` | URLs, placeholders, values |
-//! | `request` | requests, built once, and rendered for each send |
+//! | `request`, `request_text` | requests, built once, and rendered for each send; `GET /page` as text |
 //! | `plan` | the settings with their limits, defaults and names, and the plan of which every request is built |
 //! | `pace`, `schedule` | the open loop: its rate over time; when requests are due |
 //! | `scenario` | users that perform several steps |
@@ -24,6 +24,7 @@ mod encoding;
 mod pace;
 mod plan;
 mod request;
+mod request_text;
 mod scenario;
 mod schedule;
 mod target;
@@ -38,7 +39,8 @@ pub use plan::{
     CONNECTION_COUNT_MAX, CONNECTIONS_DEFAULT, DURATION_DEFAULT, HTTP_VERSIONS, OpenLoop, PIPELINE_DEPTH_MAX, Plan,
     PlanError, SettingError, Settings, Spread, THREAD_COUNT_MAX, TLS_VERSIONS, WAITING_MAX_DEFAULT, http_version_name,
 };
-pub use request::{Content, Request, RequestError, target_of};
+pub use request::{Content, Request, RequestError, is_field_name, target_of};
+pub use request_text::{RequestText, RequestTextError, check_target};
 pub use scenario::{
     CONTENT_KEPT_MAX, Capture, CaptureSource, File as ScenarioFile, GROUP_DEPTH_MAX, Scenario, ScenarioOperation,
     Scenarios, Step, VALUE_BYTES_MAX,

@@ -6,6 +6,7 @@ mod settings;
 use std::time::Duration;
 
 use breme_base::ThinkTime;
+use breme_http::syntax::is_token;
 use breme_http1::ClientConnection;
 use breme_toml::Diagnostics;
 use thiserror::Error;
@@ -378,11 +379,9 @@ fn compile_content(content: &[u8], variables: &Variables) -> Result<Template, Se
 fn method_of<'a>(settings: &'a Settings, target: &'a Target, has_content: bool) -> Result<&'a str, RequestError> {
     let method =
         target.method.as_deref().or(settings.method.as_deref()).unwrap_or(if has_content { "POST" } else { "GET" });
-    let is_token = !method.is_empty()
-        && method.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
     match method {
         "CONNECT" => Err(RequestError::Connect),
-        _ if is_token => Ok(method),
+        _ if is_token(method.as_bytes()) => Ok(method),
         _ => Err(RequestError::Method(method.to_owned())),
     }
 }

@@ -4,6 +4,7 @@
 //! markers in their places and split there, so that the rules of encoding stay in `http1` and sending only joins
 //! pieces.
 
+use breme_http::syntax::is_token;
 use breme_http::{FieldBlock, Method, Version};
 use breme_http1::RequestEncoder;
 use bytes::Bytes;
@@ -67,6 +68,12 @@ pub enum RequestError {
     Field(String),
     #[error("the request cannot be built: {0} is not valid")]
     Head(String),
+}
+
+/// Whether a field can have this name (RFC 9110, 5.1).
+#[must_use]
+pub fn is_field_name(name: &str) -> bool {
+    is_token(name.as_bytes())
 }
 
 /// The parts of a request.

@@ -1,7 +1,7 @@
 //! Converts a request of the file into a method and a path for `breme load`.
 
 use breme_base::suggest_or_list;
-use breme_load_plan::TARGET_PLACEHOLDERS;
+use breme_load_plan::{RequestText, RequestTextError, TARGET_PLACEHOLDERS, check_target};
 use breme_toml::{Collector, Entry, Span, Table, TreeNode, Value};
 
 use super::resolver::Resolver;
@@ -35,31 +35,26 @@ impl Resolver<'_, '_> {
 }
 
 fn written(text: &str, span: &Span, collector: &mut Collector) -> Option<PlannedRequest> {
-    let (method, target) = match text.split_once(' ') {
-        Some((method, target)) if !method.starts_with('/') => (Some(method), target.trim_start()),
-        _ => (None, text),
-    };
-    let is_method =
-        method.is_none_or(|method| !method.is_empty() && method.bytes().all(|byte| byte.is_ascii_uppercase()));
-    if !is_method || !target.starts_with('/') {
-        collector.note(
-            span,
-            format!("{text:?} is not a request; write a method and a path that begins with '/', as in \"GET /page\""),
-        );
+    let is_method = |method: &str| !method.is_empty() && method.bytes().all(|byte| byte.is_ascii_uppercase());
+    let RequestText { method, target } = noted(RequestText::parse(text, &['/']), text, span, collector)?;
+    if !method.is_none_or(is_method) {
+        collector.note(span, RequestTextError::Form(text.to_owned()));
         return None;
     }
-    check_target(text, target, span, collector)?;
     check_placeholders(text, &[], span, collector)?;
     Some(PlannedRequest { method: method.map(str::to_owned), target: target.to_owned() })
 }
 
-fn check_target(text: &str, target: &str, span: &Span, collector: &mut Collector) -> Option<()> {
-    let Some((at, character)) = target.char_indices().find(|(_, character)| !character.is_ascii_graphic()) else {
-        return Some(());
-    };
-    let column = text[..text.len() - target.len() + at].chars().count() + 1;
-    collector.note_within(span, text, column, 1, format!("{character:?} is not allowed in a path; percent-encode it"));
-    None
+/// The value, or none after reporting the error.
+fn noted<T>(parsed: Result<T, RequestTextError>, text: &str, span: &Span, collector: &mut Collector) -> Option<T> {
+    match &parsed {
+        Err(problem @ RequestTextError::Form(_)) => collector.note(span, problem),
+        Err(problem @ RequestTextError::Character { column, .. }) => {
+            collector.note_within(span, text, *column, 1, problem);
+        }
+        Ok(_) => {}
+    }
+    parsed.ok()
 }
 
 fn from_table(table: &Table, span: &Span, collector: &mut Collector) -> Option<PlannedRequest> {
@@ -86,7 +81,7 @@ fn from_table(table: &Table, span: &Span, collector: &mut Collector) -> Option<P
         collector.note(at, format!("{target:?} is not a path; a path begins with '/'"));
         return None;
     }
-    check_target(target, target, at, collector)?;
+    noted(check_target(target), target, at, collector)?;
     let named: Vec<&Entry> = table.entries.iter().filter(|entry| !is_method(entry)).collect();
     let names: Vec<&str> = named.iter().map(|entry| entry.key.as_str()).collect();
     check_placeholders(target, &names, at, collector)?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use breme_base::{ThinkTime, suggest_or_list};
 use breme_load_plan::{
     Arrivals, CONNECTION_COUNT_MAX, CONNECTIONS_DEFAULT, HTTP_VERSIONS, PIPELINE_DEPTH_MAX, PaceStage, Spread,
-    THREAD_COUNT_MAX, TLS_VERSIONS,
+    THREAD_COUNT_MAX, TLS_VERSIONS, is_field_name,
 };
 use breme_toml::{Entry, Table, Value};
 
@@ -327,9 +327,8 @@ impl Resolver<'_, '_> {
 
     /// Invalid fields (RFC 9110, section 5) would otherwise be found only by the generator.
     pub(super) fn check_headers(&mut self, headers: &[(At<String>, Text)]) {
-        let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         for (name, value) in headers {
-            if name.value.is_empty() || !name.value.bytes().all(is_of_name) {
+            if !is_field_name(&name.value) {
                 self.collector.note(
                     &name.span,
                     format!("{:?} is not a valid header name; use letters, digits and '-'", name.value),

@@ -19,6 +19,7 @@ use super::program::{
 };
 use crate::checks::{Expectations, Needle, StatusSet, parse_sha256};
 use crate::request::CONTENT_BYTES_MAX;
+use crate::request_text::{RequestText, RequestTextError};
 use crate::template::{Names, Template, TemplateError};
 use crate::variables::{VARIABLE_COUNT_MAX, Variables, check_name};
 
@@ -303,25 +304,15 @@ impl<'a> Compiler<'a> {
         let fault = |column: usize, problem: &dyn fmt::Display| {
             self.collector.diagnostic_within(&request.span(), text, column, 1, problem)
         };
-        let (method, target) = match text.split_once(' ') {
-            Some((method, target)) => (method, target.trim_start()),
-            None => ("GET", text.as_str()),
-        };
+        let RequestText { method, target } = RequestText::parse(text, &['/', '{']).map_err(|error| match error {
+            RequestTextError::Form(_) => fault(1, &error),
+            RequestTextError::Character { column, .. } => fault(column, &error),
+        })?;
         let before = text[..text.len() - target.len()].chars().count();
-        if !target.starts_with(['/', '{']) {
-            let problem = format!(
-                "{text:?} is not a request; write a method and a path that begins with '/', as in \"GET /page\""
-            );
-            return Err(fault(1, &problem));
-        }
-        if let Some((at, character)) = target.char_indices().find(|(_, character)| !character.is_ascii_graphic()) {
-            let column = before + target[..at].chars().count() + 1;
-            return Err(fault(column, &format!("{character:?} is not allowed in a path; percent-encode it")));
-        }
         let template = Template::parse_with(target.as_bytes(), Names::Session(&self.names))
             .map_err(|error| fault(before + error.column, &error.problem))?;
         self.check_known(&template, known).map_err(|error| fault(before + 1, &error))?;
-        Ok((method.to_owned(), template))
+        Ok((method.unwrap_or("GET").to_owned(), template))
     }
 
     /// A name in a later list overrides the same name in an earlier one.
