@@ -58,7 +58,7 @@ fn has_instants(experiment: &Table) -> bool {
     has_warm_up || has_faults || experiment.table("workload").iter().any(is_timed)
 }
 
-/// Whether the `duration` among these entries, or the default of 10 s, is longer. One that depends on a factor is kept.
+/// Whether the `duration` among these entries, or the default, is longer. One that depends on a factor is kept.
 fn is_longer(entries: &[Entry]) -> bool {
     let written = entries.iter().find(|entry| entry.key == "duration");
     written.is_none_or(|written| time(&written.node).is_some_and(|time| time > DURATION))

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use breme_base::suggest_or_list;
 use breme_expression::Vocabulary;
+use breme_load_plan::DURATION_DEFAULT;
 use breme_stats::BLOCKS_MIN;
 use breme_toml::{Collector, Diagnostics, Entry, Table, TreeNode, Value, node_of};
 
@@ -395,7 +395,7 @@ impl Plan {
         self.published = questions.published(&file.published);
         self.models = questions.models(&file.model);
         self.gate = questions.gate(file.gate.as_ref(), first);
-        let duration = first.map_or(Duration::from_secs(10), |resolved| resolved.design.duration);
+        let duration = first.map_or(DURATION_DEFAULT, |resolved| resolved.design.duration);
         self.search = file.search.as_ref().and_then(|search| questions.search(search, duration, &others));
         self.vocabulary = questions.vocabulary;
         self.title = file.title.unwrap_or_else(|| "experiment".to_owned());
