@@ -152,7 +152,7 @@ impl Node for Load {
             Owner::Lingering | Owner::Nobody => return self.owners.set(connection, Owner::Nobody),
         };
         if self.phase == Phase::Over {
-            return; // the books are closed; the driver drops what was open
+            return; // the totals are complete; the driver drops the open connections
         }
         if let State::Tunnelling(..) = self.users[index as usize].state {
             return self.tunnel_failed(now, index, connection, ErrorKind::ProxyRefused, actions);

@@ -214,7 +214,7 @@ impl Load {
     pub(super) fn reconnect(&mut self, now: Instant, index: u32, actions: &mut Actions) {
         let user = &self.users[index as usize];
         let is_empty = user.window.is_empty();
-        let is_free = self.open.is_some() && !user.in_session(); // what it thinks after its session is nobody's matter
+        let is_free = self.open.is_some() && !user.in_session(); // it waits for an arrival, not for a think time
         let pause = self.think(index).filter(|_| !is_free).filter(|_| self.phase == Phase::Running && is_empty);
         let wants = now + pause.unwrap_or_default();
         if is_empty {

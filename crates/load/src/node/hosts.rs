@@ -51,7 +51,7 @@ impl Load {
     pub(super) fn lose_idle(&mut self, index: u32, connection: ConnectionId) {
         self.owners.set(connection, Owner::Nobody);
         if self.phase == Phase::Over {
-            return; // the books are closed
+            return; // the totals are complete
         }
         self.open_count -= 1;
         for idle in self.users[index as usize].hosts.iter_mut().flat_map(|hosts| &mut hosts.idle) {

@@ -61,12 +61,12 @@ const PAIRS: &[(&str, &str, &str)] = &[
 const FLAGS_ONLY: &[(&str, &str)] = &[
     ("accept", "a short form of other programs; `headers`"),
     ("admin", "the run has metrics of its own"),
-    ("bearer", "the plan would show the credentials; `headers` can name a file's content"),
+    ("bearer", "credentials do not belong in a file that is shared"),
     ("body_file", "a short form of other programs; `body`"),
     ("connect-to", "the URL of a subject says where to connect"),
     ("content_type", "a short form of other programs; `headers`"),
     ("fail-if", "hypotheses and gates"),
-    ("follow-redirects", "each response is a measured one"),
+    ("follow-redirects", "a redirect is a response of its own"),
     ("form", "`body` and its Content-Type"),
     ("format", "the runner reads JSON"),
     ("gaps-after", "follows from the warm-up"),
@@ -80,7 +80,7 @@ const FLAGS_ONLY: &[(&str, &str)] = &[
     ("output", "the folder of the trial"),
     ("proxy", "`for` of the path"),
     ("quiet", "the progress of the run"),
-    ("redirects-max", "each response is a measured one"),
+    ("redirects-max", "a redirect is a response of its own"),
     #[cfg(target_os = "linux")]
     ("remote-write", "the run has metrics of its own"),
     #[cfg(target_os = "linux")]
@@ -91,7 +91,7 @@ const FLAGS_ONLY: &[(&str, &str)] = &[
     ("unix-socket", "the URL of a subject says where to connect"),
     ("until-stopped", "`background`"),
     ("urls", "follows from `to`, `request` and `hosts`"),
-    ("user", "the plan would show the credentials; `headers` can name a file's content"),
+    ("user", "credentials do not belong in a file that is shared"),
 ];
 
 /// Keys without a flag, and why.
