@@ -98,6 +98,21 @@ pub(crate) fn freshened(stored: &FieldBlock, fresh: Fields<'_, '_>) -> FieldBloc
     out
 }
 
+/// Whether a 304 is about the stored response and may freshen it (RFC 9111, 4.3.4): if it has the same validator, or
+/// none, since the cache's conditions name only this response. Tags are compared weakly, as in If-None-Match: servers
+/// that compress weaken the tag of the 200, but not that of the 304.
+pub(crate) fn selects(stored: &FieldBlock, not_modified: Fields<'_, '_>) -> bool {
+    match (stored.first_value("etag"), not_modified.first("etag")) {
+        (Some(tag), Some(fresh)) => {
+            tag == fresh || only_tag(tag).zip(only_tag(fresh)).is_some_and(|(tag, fresh)| tag.is_weakly(fresh))
+        }
+        (_, fresh) => match not_modified.first("last-modified") {
+            Some(modified) => stored.first_value("last-modified") == Some(modified),
+            None => fresh.is_none(),
+        },
+    }
+}
+
 /// Whether a response to HEAD matches the stored response and may freshen it (RFC 9111, 4.3.5).
 pub(crate) fn agrees(stored: &FieldBlock, body_bytes: u64, fresh: Fields<'_, '_>) -> bool {
     let is_same = |name: &str| match (stored.first_value(name), fresh.first(name)) {
@@ -200,6 +215,33 @@ mod tests {
         let head = "HTTP/1.1 304 Not Modified\r\nETag: \"b\"\r\nContent-Encoding: br\r\nContent-Range: bytes 0-0/2\r\nContent-Digest: x\r\n\r\n";
         let found = with_fields(head, |fields| freshened(&stored, fields));
         assert_eq!(found, block(&[("X", "1"), ("ETag", "\"b\"")]));
+    }
+
+    #[test]
+    fn validator_of_304_must_match() {
+        let (tag, date) = (("ETag", "\"a\""), ("Last-Modified", "then"));
+        for (stored, not_modified, expected) in [
+            (&[tag, date][..], "X: y", true),
+            (&[tag, date], "ETag: \"a\"", true),
+            (&[tag, date], "ETag: W/\"a\"", true),
+            (&[tag, date], "ETag: \"a\"\r\nLast-Modified: now", true),
+            (&[tag, date], "ETag: \"b\"", false),
+            (&[tag, date], "ETag: W/\"b\"", false),
+            (&[tag, date], "ETag: \"b\"\r\nLast-Modified: then", false),
+            (&[tag, date], "Last-Modified: then", true),
+            (&[tag, date], "Last-Modified: now", false),
+            (&[("ETag", "W/\"a\"")], "ETag: \"a\"", true),
+            (&[("ETag", "a")], "ETag: a", true),
+            (&[("ETag", "a")], "ETag: b", false),
+            (&[tag], "Last-Modified: then", false),
+            (&[date], "ETag: \"a\"", false),
+            (&[date], "ETag: \"a\"\r\nLast-Modified: then", true),
+            (&[], "X: y", true),
+        ] {
+            let head = format!("HTTP/1.1 304 Not Modified\r\n{not_modified}\r\n\r\n");
+            let found = with_fields(&head, |fields| selects(&block(stored), fields));
+            assert_eq!(found, expected, "{stored:?} {not_modified}");
+        }
     }
 
     #[test]

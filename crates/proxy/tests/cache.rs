@@ -322,6 +322,31 @@ fn revalidation_304_is_not_relayed() {
     assert_eq!((counts.cache_revalidated, counts.connects, counts.reuses), (1, 1, 2));
 }
 
+/// A 304 whose validator is not that of the stored response: the request is sent again without conditions.
+#[test]
+fn revalidation_304_with_other_validator_fetches_response() {
+    let more = "Cache-Control: max-age=2\r\nETag: \"1\"";
+    let fresh = "Cache-Control: max-age=100\r\nETag: \"2\"";
+    let validate = GET.replace("\r\n\r\n", "\r\nIf-None-Match: \"1\"\r\n\r\n");
+    let client = Script::new()
+        .connect()
+        .send(GET)
+        .expect(text(relayed(more, "one", "fwd=uri-miss; stored")))
+        .wait(seconds(3))
+        .send(text(GET.replace("\r\n\r\n", "\r\nIf-None-Match: \"0\"\r\n\r\n")))
+        .expect(text(later(3, relayed(fresh, "two", "fwd=stale; stored"))))
+        .send(GET)
+        .expect(text(later(3, stored(fresh, "two", 0, "hit; ttl=100"))))
+        .part();
+    let not_modified = head(&["HTTP/1.1 304 Not Modified", fresh]);
+    let upstream = vec![
+        Acts::new().expect(GET).send(origin(more, "one")).expect(validate).send(not_modified).expect_end(),
+        Acts::new().expect(GET).send(later(3, origin(fresh, "two"))),
+    ];
+    let counts = play(vec![client], upstream);
+    assert_eq!((counts.cache_revalidated, counts.connects, counts.reuses, counts.retries), (0, 2, 1, 1));
+}
+
 #[test]
 fn serves_stale_if_error() {
     let more = "Cache-Control: max-age=2, stale-if-error=100";

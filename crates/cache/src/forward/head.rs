@@ -15,7 +15,7 @@ use crate::request::{FetchError, Now, ResponseHead, Wakes};
 use crate::status::CacheStatus;
 use crate::storability::{RequestTraits, Storability, StoreRefusal, is_about_request, storability};
 use crate::store::{ReuseTerms, StoredLayout, StoredResponse};
-use crate::validation::{agrees, freshened};
+use crate::validation::{agrees, freshened, selects};
 use crate::vary::{self, CookieRules};
 
 impl Fetch {
@@ -42,7 +42,7 @@ impl Fetch {
         }
         if head.status == 304
             && has_conditions
-            && let Some(stale) = self.stale.clone()
+            && let Some(stale) = self.selected(head).cloned()
         {
             return Some(self.validated(&stale, now, head, *cache_status, wakes));
         }
@@ -96,7 +96,12 @@ impl Fetch {
         false
     }
 
-    /// Handles a 304 (RFC 9111, 4.3.4).
+    /// The stored response that a 304 is about (RFC 9111, 4.3.4).
+    pub(super) fn selected(&self, head: &ResponseHead<'_, '_>) -> Option<&Arc<StoredResponse>> {
+        self.stale.as_ref().filter(|stale| selects(stale.block(), head.fields))
+    }
+
+    /// Handles a 304 about a stored response.
     fn validated(
         &mut self,
         stale: &Arc<StoredResponse>,

@@ -1,6 +1,6 @@
 //! Conditional and range requests, variants, validation (RFC 9111, 3.4, 4.1, 4.3).
 
-use breme_cache::FollowerPoll;
+use breme_cache::{FollowerPoll, HeadAction};
 
 use crate::world::World;
 
@@ -131,6 +131,48 @@ fn validation_may_remove_response() {
     let found = world.fetch("GET /", "", 304, "Cache-Control: private", "");
     assert_eq!((found.status, found.body.as_str(), found.status_text.contains("stored")), (200, "one", false));
     assert_eq!(world.cache.statistics().objects, 0);
+}
+
+/// A 304 about a response that is not stored updates nothing (RFC 9111, 4.3.4).
+#[test]
+fn validation_by_other_validator_fetches_complete_response() {
+    for (stored, not_modified) in [
+        ("ETag: \"a\"", "ETag: \"b\""),
+        ("ETag: \"a\"", "ETag: W/\"b\""),
+        ("Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT", "Last-Modified: Sun, 06 Nov 1994 08:49:38 GMT"),
+    ] {
+        let mut world = World::new();
+        world.fetch("GET /", "", 200, &format!("Cache-Control: max-age=10\n{stored}\nX: 1"), "one");
+        world.wait(20);
+        let lines = format!("Cache-Control: max-age=60\n{not_modified}\nX: 2");
+        let mut forward = world.miss("GET /", "");
+        let action = world.handle_head(&mut forward, 304, &lines, Some(0));
+        assert!(matches!(action, HeadAction::SendAgain), "{stored}, {not_modified}: {action:?}");
+        assert!(forward.conditions().unwrap().is_empty(), "without conditions");
+        let kept = world.fail(forward).unwrap();
+        assert_eq!((kept.body.as_str(), kept.field("x")), ("one", Some("1")), "nothing was updated");
+
+        let mut forward = world.miss("GET /", "");
+        world.wait(3);
+        world.handle_head(&mut forward, 304, &lines, Some(0));
+        let found = world.respond(forward, 200, &lines, "two");
+        assert_eq!((found.body.as_str(), found.status_text.as_str()), ("two", "c; fwd=stale; stored"));
+        let hit = world.hit("GET /", "");
+        assert_eq!((hit.body.as_str(), hit.field("x"), hit.age), ("two", Some("2"), Some(0)));
+        assert_eq!(world.cache.statistics().objects, 1);
+    }
+}
+
+#[test]
+fn request_is_sent_again_once() {
+    let mut world = World::new();
+    world.fetch("GET /", "", 200, "Cache-Control: max-age=10\nETag: \"a\"", "one");
+    world.wait(20);
+    let mut forward = world.miss("GET /", "");
+    let other = "Cache-Control: max-age=60\nETag: \"b\"";
+    world.handle_head(&mut forward, 304, other, Some(0));
+    assert_eq!(world.respond(forward, 304, other, "").status, 304, "there is nothing better to relay");
+    assert!(!world.is_hit("GET /", ""), "nothing was updated");
 }
 
 #[test]

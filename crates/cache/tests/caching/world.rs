@@ -128,6 +128,20 @@ impl World {
         lines: &str,
         length: Option<u64>,
     ) -> Option<Received> {
+        match self.handle_head(forward, status, lines, length) {
+            HeadAction::Relay => None,
+            HeadAction::Replace(response) => Some(received_from(&response)),
+            HeadAction::SendAgain => panic!("{status} {lines:?}: the request is to be sent again"),
+        }
+    }
+
+    pub(crate) fn handle_head(
+        &mut self,
+        forward: &mut Forward,
+        status: u16,
+        lines: &str,
+        length: Option<u64>,
+    ) -> HeadAction {
         let lines: String = lines.lines().map(|line| format!("{line}\r\n")).collect();
         let text = format!("HTTP/1.1 {status} X\r\n{lines}\r\n");
         let (mut connection, mut storage) = (ClientConnection::new(), FieldStorage::new());
@@ -136,10 +150,7 @@ impl World {
         let Ok(ClientProgress::Head { head, .. }) = progress else { panic!("{text:?}: {progress:?}") };
         let added = FieldBlock::new();
         let head = ResponseHead { status, fields: head.fields, length, added: &added };
-        match forward.handle_head(self.now, &head, &mut self.wakes) {
-            HeadAction::Relay => None,
-            HeadAction::Replace(response) => Some(received_from(&response)),
-        }
+        forward.handle_head(self.now, &head, &mut self.wakes)
     }
 
     /// Receives a complete upstream response; returns what the client gets.

@@ -5,8 +5,9 @@
 //!                                    ├─ Wait        another exchange fetches it; `follow` is called when more
 //!                                    │              can be read, or when the client reads again
 //!                                    └─ Upstream    perhaps with the cache's conditions in place of the client's
-//!   response head ─► receive_cached_head ──┬─ Relay    to the client too
-//!                                          └─ Discard  the client gets a stored response: after a 304, or in place of an error
+//!   response head ─► receive_cached_head ──┬─ Relay      to the client too
+//!                                          ├─ Discard    the client gets a stored response (after a 304 or an error)
+//!                                          └─ SendAgain  a 304 about a response that is not stored
 //!   body ──────────► receive_cached_body   before it goes to the client
 //!   end ───────────► complete_cached       before the client's response is completed
 //!   failure ───────► recover_from_cache    true: a stored response was sent instead (stale-if-error)
@@ -35,7 +36,7 @@ use crate::counters::RequestOutcome;
 use crate::failure::{Failure, SharedFailure};
 use crate::settings::Settings;
 use crate::shared::{Role, Shared};
-use crate::upstream_request::is_for_others;
+use crate::upstream_request::{self, is_for_others};
 
 impl Context<'_> {
     pub(super) fn look_up_cache(
@@ -81,6 +82,14 @@ impl Context<'_> {
     pub(super) fn set_fetch(&mut self, key: ExchangeKey, fetch: Box<Forward>) {
         if let Some(exchange) = self.exchange(key) {
             exchange.fetch = Some(fetch);
+        }
+    }
+
+    /// Puts the cache's conditions in place of those of the prepared request.
+    pub(super) fn replace_conditions(&mut self, key: ExchangeKey, forward: &Forward) {
+        let request = self.exchange(key).and_then(|exchange| exchange.stage.request());
+        if let (Some(conditions), Some(request)) = (forward.conditions(), request) {
+            upstream_request::replace_conditions(&mut request.head, conditions);
         }
     }
 
@@ -154,6 +163,11 @@ impl Context<'_> {
                     self.node.buffers.keep(exchange.stage.discard(response));
                 }
                 HeadOutcome::Discard
+            }
+            HeadAction::SendAgain => {
+                self.replace_conditions(key, &forward);
+                self.set_fetch(key, forward);
+                HeadOutcome::SendAgain
             }
         }
     }
@@ -348,4 +362,6 @@ pub(super) enum HeadOutcome {
     Relay,
     /// Do not send it to the client.
     Discard,
+    /// Do not send it to the client, and send the request again.
+    SendAgain,
 }

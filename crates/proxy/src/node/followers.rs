@@ -19,7 +19,6 @@ use super::keys::ExchangeKey;
 use super::stage::{BodyMode, BodySource, Following, PreparedRequest, Stage, TakenFollower, Wait};
 use super::tables::{Exchange, Route};
 use crate::failure::{Failure, SharedFailure};
-use crate::upstream_request;
 
 /// Bytes that a follower copies in one call …
 const TURN_BYTES: usize = 256 * 1024;
@@ -69,10 +68,7 @@ impl Context<'_> {
                 self.poll_follower(key, Following { follower: Box::new(follower), cookies });
             }
             CacheDecision::Forward(forward) => {
-                let request = self.exchange(key).and_then(|exchange| exchange.stage.request());
-                if let (Some(conditions), Some(request)) = (forward.conditions(), request) {
-                    upstream_request::replace_conditions(&mut request.head, conditions);
-                }
+                self.replace_conditions(key, &forward);
                 self.set_fetch(key, Box::new(forward));
                 self.forward_with_cookies(key, &cookies);
             }

@@ -137,18 +137,19 @@ impl Context<'_> {
             exchange.reuse = Reuse::Never;
         }
         exchange.upstream_duration = Some(duration);
+        self.node.counts.count_upstream_time(duration);
+        match self.receive_cached_head(key, head) {
+            HeadOutcome::Relay => {}
+            HeadOutcome::Discard => return,
+            HeadOutcome::SendAgain => return self.send_again(key),
+        }
+        let shared = self.shared;
+        let Some(exchange) = self.exchange(key) else { return };
         let set_affinity = exchange.route.take_affinity();
         let may_have_trailers =
             exchange.request_info.accepts_trailers && head.framing == Framing::Chunked && head.fields.keep_trailers();
         exchange.request_info.accepts_trailers = may_have_trailers;
-        self.node.counts.count_upstream_time(duration);
-        if self.receive_cached_head(key, head) == HeadOutcome::Discard {
-            return;
-        }
-        let shared = self.shared;
-        let exchange = self.node.exchanges.get(key.index());
-        let cache_status =
-            exchange.zip(shared.cache.as_ref()).and_then(|(exchange, cache)| exchange.cache_status_value(cache));
+        let cache_status = shared.cache.as_ref().and_then(|cache| exchange.cache_status_value(cache));
         let has_date = head.fields.first("Date").is_some();
         let new_entry = self.node.recordable_response(self.now, key).filter(|_| has_date);
         let client = self.node.client_of(key).and_then(|client| self.client(client)).map(|client| client.id);

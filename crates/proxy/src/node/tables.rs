@@ -86,7 +86,7 @@ pub(crate) struct Exchange {
     pub(crate) content: RequestContent,
     /// How the upstream connection may be reused afterwards.
     pub(crate) reuse: Reuse,
-    /// Requests sent again since an idle connection failed.
+    /// How often the request was sent again to the same upstream.
     pub(crate) retries: u8,
     /// The status sent to the client; 0: none.
     pub(crate) status: u16,

@@ -18,7 +18,7 @@ impl Context<'_> {
     pub(super) fn connect_upstream(&mut self, key: ExchangeKey) -> Result<(), Failure> {
         let Some(exchange) = self.node.exchanges.get(key.index()) else { return Ok(()) };
         let endpoint = exchange.route.endpoint(&self.shared.tls_clients)?;
-        // After a retry, use a new connection: an idle one has just failed.
+        // A retry needs a new connection: the reason may be that idle ones are closed.
         let may_reuse = exchange.retries == 0 && exchange.request_info.method_class != MethodClass::Connect;
         let client = exchange.client;
         if may_reuse && let Some(upstream_key) = self.node.take_idle(client, endpoint) {
@@ -113,7 +113,13 @@ impl Context<'_> {
         if !may_retry || !self.shared.take_retry(self.now) {
             return false;
         }
-        let Some(exchange) = self.exchange(key) else { return false };
+        self.send_again(key);
+        true
+    }
+
+    /// Sends the request again, on a new connection to the same upstream.
+    pub(super) fn send_again(&mut self, key: ExchangeKey) {
+        let Some(exchange) = self.exchange(key) else { return };
         exchange.retries += 1;
         if let Some(upstream) = exchange.stage.give_up_attempt() {
             self.drop_upstream(upstream, Close::Graceful);
@@ -122,7 +128,6 @@ impl Context<'_> {
         if let Err(failure) = self.connect_upstream(key) {
             self.fail(key, &failure);
         }
-        true
     }
 
     /// Returns a connection to the pool, if it can be reused; if a body was sent on it, reserves it for `client`.
