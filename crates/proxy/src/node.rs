@@ -18,13 +18,13 @@
 //! | `request` | a request: rules, rate limit, cache lookup, serialisation |
 //! | `cache`, `followers`, `purge` | stored responses; exchanges that read another one's fetch; PURGE |
 //! | `route`, `queue` | the choice of an upstream or host; requests that wait for capacity |
+//! | `retry` | requests that are sent again, to the same upstream or another |
 //! | `upstreams`, `pool`, `reuse` | upstream connections: opened, idle, reused |
 //! | `response` | from an upstream's response to the client |
 //! | `stage` | the stages of an exchange, each with its data, and the transitions |
 //! | `exchange_end`, `deadlines` | completion and failure; timeouts |
 //! | `tunnels` | CONNECT and upgrades |
 //! | `health` | active health checks |
-//! | `lost_upstream` | requests that wait for an upstream which goes down |
 //! | `relay_replay`, `hit_replay`, and their caches | byte-identical requests: forwarded, or served from the store |
 //! | `log_entry` | entries of the access log |
 //! | `tables`, `keys` | the records of a shard; their keys |
@@ -42,7 +42,6 @@ mod hit_replay;
 mod hit_replay_cache;
 mod keys;
 mod log_entry;
-mod lost_upstream;
 mod pool;
 mod purge;
 mod queue;
@@ -51,6 +50,7 @@ mod relay_replay;
 mod relay_replay_cache;
 mod request;
 mod response;
+mod retry;
 mod reuse;
 mod route;
 mod stage;

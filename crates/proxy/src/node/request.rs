@@ -12,6 +12,7 @@ use super::cache::CacheLookup;
 use super::context::Context;
 use super::keys::{ClientKey, ExchangeKey};
 use super::log_entry::LoggedRequest;
+use super::retry::is_idempotent;
 use super::reuse::Reuse;
 use super::stage::{Following, PreparedRequest, Stage, Wait};
 use super::tables::{Exchange, MethodClass, RequestContent, RequestInfo};
@@ -268,11 +269,7 @@ impl RequestInfo {
             Method::Connect => MethodClass::Connect,
             _ => MethodClass::Other,
         };
-        // RFC 9110, 9.2.2.
-        let is_idempotent = matches!(
-            head.method,
-            Method::Get | Method::Head | Method::Options | Method::Trace | Method::Put | Method::Delete
-        );
+        let is_idempotent = is_idempotent(head.method);
         Self { method_class, is_idempotent, accepts_trailers: may_have_trailers(head) }
     }
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use breme_balance::{Hints, UpstreamOutcome};
 use breme_http::{Fields, RequestHead, Target};
-use breme_node::ConnectError;
 
 use super::context::Context;
 use super::keys::{EndpointKey, ExchangeKey};
+use super::retry::ADDRESSES_TRIED_MAX;
 use super::stage::Wait;
 use super::tables::Route;
 use crate::failure::Failure;
@@ -17,10 +17,6 @@ use crate::shared::Role;
 use crate::targets::{TargetRefusal, TargetRules, split_authority};
 use crate::tls_names::TlsNames;
 
-/// Addresses tried of one host.
-const ADDRESSES_TRIED_MAX: usize = 4;
-/// Upstreams tried for one request, if connecting fails.
-const UPSTREAMS_TRIED_MAX: usize = 3;
 /// Cookie lines evaluated by the balancer.
 const COOKIE_LINES_MAX: usize = 8;
 /// Joins Cookie lines into one.
@@ -57,34 +53,6 @@ impl Context<'_> {
     fn choose_and_reach(&mut self, key: ExchangeKey, cookies: &[&[u8]]) -> Result<(), Failure> {
         if self.choose_or_queue(key, cookies)? { self.connect_upstream(key) } else { Ok(()) }
     }
-
-    /// Connecting failed. Nothing was sent yet, so any request may go elsewhere.
-    pub(super) fn retry_elsewhere(&mut self, key: ExchangeKey, error: ConnectError) {
-        let failure = Failure::Connect(error);
-        let Some(exchange) = self.node.exchanges.get(key.index()) else { return };
-        if let Ok(endpoint) = exchange.route.endpoint(&self.shared.tls_clients) {
-            self.report_outcome(key, UpstreamOutcome::ConnectFailed { address: endpoint.address });
-        }
-        let Some(exchange) = self.exchange(key) else { return };
-        let has_next = match &mut exchange.route {
-            // If no upstream is left, the last failure is reported.
-            Route::Upstream { .. } => self.choose_again(key),
-            Route::Host { rest, .. } => {
-                rest.pop();
-                !rest.is_empty()
-            }
-            Route::None => false,
-        };
-        self.connect_or_fail(key, has_next, failure);
-    }
-
-    /// Goes to the new route of an exchange; if it has none, ends it with the failure of the last one.
-    pub(super) fn connect_or_fail(&mut self, key: ExchangeKey, has_next: bool, failure: Failure) {
-        let connected = if has_next { self.connect_upstream(key) } else { Err(failure) };
-        if let Err(failure) = connected {
-            self.fail(key, &failure);
-        }
-    }
 }
 
 impl Route {
@@ -117,18 +85,6 @@ impl Route {
         }
     }
 
-    /// Whether there is another upstream, and few were tried.
-    fn has_other(&self, role: &Role) -> bool {
-        match (role, self) {
-            (Role::Reverse { group, .. }, Self::Upstream { choice, tried, .. })
-                if tried.len() + 1 < UPSTREAMS_TRIED_MAX =>
-            {
-                group.has_other(&[&tried[..], &[choice.upstream]].concat())
-            }
-            _ => false,
-        }
-    }
-
     fn host_name(&self) -> Option<Arc<str>> {
         match self {
             Self::Host { name, .. } => Some(name.clone()),
@@ -156,22 +112,6 @@ pub(super) fn joined_cookies(fields: Fields<'_, '_>) -> Option<Vec<u8>> {
 
 /// Reverse proxy: upstreams.
 impl Context<'_> {
-    /// Chooses another upstream, if there is one, few were tried, and the retry budget permits.
-    pub(super) fn choose_again(&mut self, key: ExchangeKey) -> bool {
-        let Some(exchange) = self.node.exchanges.get(key.index()) else { return false };
-        if !exchange.route.has_other(&self.shared.role) || !self.shared.take_retry(self.now) {
-            return false;
-        }
-        let is_chosen = self.choose_upstream(key, &[]).is_ok();
-        if is_chosen {
-            self.node.counts.second_choices.add();
-        } else {
-            // Another request took the last free slot.
-            self.shared.retry_budget.give_back();
-        }
-        is_chosen
-    }
-
     /// Chooses an upstream that was not tried before. On failure the route is unchanged.
     pub(super) fn choose_upstream(&mut self, key: ExchangeKey, cookies: &[&[u8]]) -> Result<(), Failure> {
         let Role::Reverse { group, .. } = &self.shared.role else { return Err(Failure::Unsendable) };

@@ -1,16 +1,14 @@
 //! Connections to upstreams: taken from the pool or opened, assigned to exchanges, released.
 
-use breme_base::Instant;
 use breme_http::Method;
 use breme_node::{Close, ConnectError, ConnectTicket, Connected, Endpoint};
 
 use super::context::{Context, ShardState};
 use super::keys::{ClientKey, ConnectingKey, EndpointKey, ExchangeKey, Owner, UpstreamKey};
 use super::reuse::Reuse;
-use super::stage::{Attempt, BodyMode, Stage, Wait};
+use super::stage::{Attempt, Stage, Wait};
 use super::tables::{Connecting, MethodClass, UpstreamConnection};
 use crate::failure::Failure;
-use crate::shared::Shared;
 use crate::upstream_request;
 
 impl Context<'_> {
@@ -98,35 +96,6 @@ impl Context<'_> {
         self.set_exchange_deadline(key);
         if !is_request_complete && let Some(client) = client {
             self.resume_client(client);
-        }
-    }
-
-    /// Retries a request whose reused connection was closed before the first byte of the response, if it is idempotent
-    /// and the retry budget permits. Returns whether it was sent again.
-    pub(super) fn retry(&mut self, key: ExchangeKey) -> bool {
-        let retries_max = self.shared.settings.retries_max;
-        let Some(exchange) = self.exchange(key) else { return false };
-        let may_retry = exchange.stage.attempt().is_some_and(|attempt| attempt.is_reused && !attempt.response_began)
-            && exchange.request_info.is_idempotent
-            && exchange.content.mode == BodyMode::None
-            && exchange.retries < retries_max;
-        if !may_retry || !self.shared.take_retry(self.now) {
-            return false;
-        }
-        self.send_again(key);
-        true
-    }
-
-    /// Sends the request again, on a new connection to the same upstream.
-    pub(super) fn send_again(&mut self, key: ExchangeKey) {
-        let Some(exchange) = self.exchange(key) else { return };
-        exchange.retries += 1;
-        if let Some(upstream) = exchange.stage.give_up_attempt() {
-            self.drop_upstream(upstream, Close::Graceful);
-        }
-        self.node.counts.retries.add();
-        if let Err(failure) = self.connect_upstream(key) {
-            self.fail(key, &failure);
         }
     }
 
@@ -240,13 +209,5 @@ impl ShardState {
         self.pools.closed(upstream.endpoint);
         self.upstream_timers.clear(key.timer());
         self.owners.clear(upstream.id);
-    }
-}
-
-impl Shared {
-    /// Takes a retry from the budget.
-    pub(super) fn take_retry(&self, now: Instant) -> bool {
-        let percent = self.settings.retry_percent_max;
-        self.retry_budget.take(now, percent, || self.counters.requests_upstream())
     }
 }
