@@ -56,7 +56,7 @@ pub(crate) enum FetchKind {
 #[derive(Debug)]
 struct Fetch {
     cache: Arc<Cache>,
-    role: FetchKind,
+    kind: FetchKind,
     pending: Box<PendingRequest>,
     /// The stored response that is being validated or may be served stale.
     stale: Option<Arc<StoredResponse>>,
@@ -101,7 +101,7 @@ impl Forward {
 
     pub(crate) fn new(
         cache: &Arc<Cache>,
-        role: FetchKind,
+        kind: FetchKind,
         pending: Box<PendingRequest>,
         conditions: Option<FieldBlock>,
         stale: Option<Arc<StoredResponse>>,
@@ -110,7 +110,7 @@ impl Forward {
     ) -> Self {
         let fetch = Fetch {
             cache: Arc::clone(cache),
-            role,
+            kind,
             pending,
             stale,
             fill,
@@ -140,7 +140,7 @@ impl Forward {
     #[must_use]
     pub fn reader(&self, waiter: Waiter) -> Option<Follower> {
         let ForwardKind::Fetch(fetch) = &self.work else { return None };
-        let (FetchKind::Get, Some(fill), Some(progress)) = (fetch.role, &fetch.fill, fetch.progress) else {
+        let (FetchKind::Get, Some(fill), Some(progress)) = (fetch.kind, &fetch.fill, fetch.progress) else {
             return None;
         };
         progress.length?;

@@ -13,7 +13,7 @@ use crate::settings::CacheSettings;
 
 /// Statuses that are heuristically cacheable (RFC 9110, 15.1).
 const HEURISTIC: [u16; 12] = [200, 203, 204, 206, 300, 301, 308, 404, 405, 410, 414, 501];
-/// Shorter computes_lifetimes are not randomised.
+/// Shorter lifetimes are not randomised.
 const SPREAD_FROM_S: u32 = 60;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

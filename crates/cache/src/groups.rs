@@ -10,7 +10,7 @@ use breme_http::FieldBlock;
 use parking_lot::Mutex;
 
 use crate::key::KeyHasher;
-use crate::structured::PurgeNames;
+use crate::structured_fields::PurgeNames;
 
 /// Upper bound for a membership: a group of its own, in two tables that have just grown.
 const MEMBERSHIP_BYTES: u64 = 256;
@@ -30,7 +30,7 @@ pub(crate) struct Groups {
 
 #[derive(Debug, Default)]
 struct GroupIndex {
-    /// Counts of selects_variants by the hash of their key.
+    /// Counts of variants by the hash of their key.
     members: HashMap<GroupId, HashMap<u64, u32>>,
     /// Number of the last purge of each recorded group.
     purged: HashMap<GroupId, u64>,

@@ -10,7 +10,7 @@ use crate::fields::FieldValues as _;
 use crate::fill::Fill;
 use crate::key::Key;
 use crate::request::ResponseHead;
-use crate::structured;
+use crate::structured_fields;
 
 /// Groups per response, so that no response blocks the cache.
 const GROUPS_MAX: usize = 256;
@@ -26,7 +26,7 @@ pub(crate) fn apply(cache: &Arc<Cache>, target: &Key, head: &ResponseHead<'_, '_
             cache.invalidate(&key, own);
         }
     }
-    let names = structured::strings(&head.fields, "cache-group-invalidation");
+    let names = structured_fields::strings(&head.fields, "cache-group-invalidation");
     if !names.is_empty() {
         let names = &names[..names.len().min(GROUPS_MAX)];
         cache.invalidate_groups(target.as_origin(), names);

@@ -16,9 +16,9 @@
 //! |---|---|
 //! | `request`, `fields` | requests, their headers, and what the cache keeps of them while they wait |
 //! | `key` | cache keys |
-//! | `directives`, `structured`, `dates` | parsers: Cache-Control, structured fields (RFC 9651), dates |
+//! | `directives`, `structured_fields`, `dates` | parsers: Cache-Control, structured fields (RFC 9651), dates |
 //! | `freshness`, `storability` | freshness lifetime; whether a response may be stored |
-//! | `vary` | selects_variants |
+//! | `vary` | variants |
 //! | `validation`, `ranges`, `partial_content` | conditional requests, range requests, stored 206 responses |
 //! | `invalidation`, `groups`, `purge` | invalidation by unsafe requests, surrogate keys, purging |
 //! | `store` | the bounded store: shards, S3-FIFO, memory budget |
@@ -50,7 +50,7 @@ mod statistics;
 mod status;
 mod storability;
 mod store;
-mod structured;
+mod structured_fields;
 mod validation;
 mod vary;
 

@@ -15,7 +15,7 @@ use crate::store::StoredResponse;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Purge {
-    /// All selects_variants of an absolute URL.
+    /// All variants of an absolute URL.
     Url(String),
     /// All URLs with this prefix, an absolute URL.
     Prefix(String),
@@ -48,19 +48,19 @@ impl Cache {
     ///
     /// # Errors
     /// If a URL is not absolute.
-    pub fn purge(&self, purge: &Purge, manner: PurgeMode, now: Instant) -> Result<usize, PurgeError> {
+    pub fn purge(&self, purge: &Purge, mode: PurgeMode, now: Instant) -> Result<usize, PurgeError> {
         Ok(match purge {
-            Purge::Url(url) => self.purge_key(&key(url)?, manner, now, |_| true),
+            Purge::Url(url) => self.purge_key(&key(url)?, mode, now, |_| true),
             Purge::Prefix(prefix) => {
                 let prefix = key(prefix)?;
-                self.purge_everywhere(|key| key.starts_with(prefix.as_slice()), manner, now)
+                self.purge_everywhere(|key| key.starts_with(prefix.as_slice()), mode, now)
             }
-            Purge::Key(name) => self.purge_groups(&[self.store.groups.key(name.as_bytes())], manner, now),
+            Purge::Key(name) => self.purge_groups(&[self.store.groups.key(name.as_bytes())], mode, now),
             Purge::Group { origin, name } => {
                 let origin = key(origin)?;
-                self.purge_groups(&[self.store.groups.at_origin(origin.as_origin(), name.as_bytes())], manner, now)
+                self.purge_groups(&[self.store.groups.at_origin(origin.as_origin(), name.as_bytes())], mode, now)
             }
-            Purge::All => self.purge_everywhere(|_| true, manner, now),
+            Purge::All => self.purge_everywhere(|_| true, mode, now),
         })
     }
 
@@ -75,21 +75,21 @@ impl Cache {
         self.purge_groups(&groups, PurgeMode::Hard, Instant::ZERO);
     }
 
-    fn purge_key(&self, key: &Key, manner: PurgeMode, now: Instant, is_due: impl Fn(&Arc<Fill>) -> bool) -> usize {
+    fn purge_key(&self, key: &Key, mode: PurgeMode, now: Instant, is_due: impl Fn(&Arc<Fill>) -> bool) -> usize {
         let hash = self.store.hash_of(key);
         let mut shard = self.store.write(hash);
         let fills = shard.fills.get(&hash.table).into_iter().flatten();
         fills.filter(|fill| *fill.key == *key.as_slice() && is_due(fill)).for_each(|fill| fill.purge());
-        match manner {
+        match mode {
             PurgeMode::Hard => self.store.remove_from(&mut shard, hash.table, key.as_slice(), |_| true),
             PurgeMode::Soft => {
-                shard.selects_variants(hash.table, key.as_slice()).filter(|stored| make_stale(stored, now)).count()
+                shard.variants(hash.table, key.as_slice()).filter(|stored| make_stale(stored, now)).count()
             }
         }
     }
 
-    fn purge_everywhere(&self, is_match: impl Fn(&[u8]) -> bool, manner: PurgeMode, now: Instant) -> usize {
-        match manner {
+    fn purge_everywhere(&self, is_match: impl Fn(&[u8]) -> bool, mode: PurgeMode, now: Instant) -> usize {
+        match mode {
             PurgeMode::Hard => self.store.remove_everywhere(
                 |stored| is_match(stored.key()),
                 |shard| purge_fills(shard, |fill| is_match(&fill.key)),
@@ -106,7 +106,7 @@ impl Cache {
     }
 
     /// The index holds key hashes only, so each candidate is checked for membership.
-    fn purge_groups(&self, groups: &[GroupId], manner: PurgeMode, now: Instant) -> usize {
+    fn purge_groups(&self, groups: &[GroupId], mode: PurgeMode, now: Instant) -> usize {
         let is_member =
             |stored: &StoredResponse| self.store.groups_of(stored).iter().any(|group| groups.contains(group));
         let key_hashes = self.store.groups.purge(groups);
@@ -114,7 +114,7 @@ impl Cache {
         for stored in self.store.with_hashes(&key_hashes).iter().filter(|stored| is_member(stored)) {
             let hash = self.store.hash(stored.key());
             let mut shard = self.store.write(hash);
-            count += match manner {
+            count += match mode {
                 PurgeMode::Hard => self.store.remove_from(&mut shard, hash.table, stored.key(), |other| {
                     std::ptr::eq(other, &raw const **stored)
                 }),

@@ -10,7 +10,7 @@ pub struct CacheSettings {
     pub memory_bytes: u64,
     /// Longer bodies are not stored. At most a quarter of the memory.
     pub object_bytes_max: u64,
-    /// Stored selects_variants of one URL; beyond that the oldest is removed.
+    /// Stored variants of one URL; beyond that the oldest is removed.
     pub variants_max: usize,
     /// Heuristic lifetime as a percentage of the time since the last modification (RFC 9111, 4.2.2).
     pub heuristic_percent: u32,
@@ -57,7 +57,7 @@ impl CacheSettings {
     /// Defaults for a cache of this size.
     #[must_use]
     pub fn new(memory_bytes: u64) -> Self {
-        let strings_of = |strings_of: &[&str]| strings_of.iter().map(|&word| word.to_owned()).collect();
+        let strings = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
         Self {
             name: "breme".to_owned(),
             memory_bytes,
@@ -71,10 +71,10 @@ impl CacheSettings {
             pass_for: Duration::from_secs(601),
             follow_max: Duration::from_secs(10),
             overlong_window_bytes: 1 << 20,
-            targeted_fields: strings_of(&["CDN-Cache-Control"]),
-            key_fields: strings_of(&["Surrogate-Key", "xkey"]),
+            targeted_fields: strings(&["CDN-Cache-Control"]),
+            key_fields: strings(&["Surrogate-Key", "xkey"]),
             hides_keys: false,
-            session_cookies: strings_of(&["sess", "sid", "token", "auth", "login"]),
+            session_cookies: strings(&["sess", "sid", "token", "auth", "login"]),
             ignored_cookies: Vec::new(),
             client_directives: true,
             ranges_max: 16,

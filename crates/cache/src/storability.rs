@@ -12,7 +12,7 @@ use crate::freshness::{Freshness, ResponseTimes, may_be_heuristic};
 use crate::request::ResponseHead;
 use crate::settings::CacheSettings;
 use crate::store::ReuseTerms;
-use crate::structured::{self, PurgeNames};
+use crate::structured_fields::{self, PurgeNames};
 use crate::vary::{CookieRules, Vary};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub(crate) fn storability(
     settings: &CacheSettings,
     random: &mut Random,
 ) -> Storability {
-    let targeted = structured::targeted(fields, &settings.targeted_fields);
+    let targeted = structured_fields::targeted(fields, &settings.targeted_fields);
     let directives = targeted.unwrap_or_else(|| ResponseDirectives::read(fields));
     let vary = Vary::from_fields(fields);
     // Server errors are transient.

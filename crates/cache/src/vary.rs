@@ -1,8 +1,8 @@
-//! Vary (RFC 9111, 4.1): selects among the selects_variants of a URL by request headers.
+//! Vary (RFC 9111, 4.1): selects among the variants of a URL by request headers.
 //!
 //! Values are normalised: several lines are one list, blanks around commas are ignored, and for negotiation headers so
 //! are case and order. A variant is encoded as `name NUL value LF`, or `name LF` for an absent header; names and values
-//! contain neither NUL nor LF, so selects_variants are equal if their bytes are.
+//! contain neither NUL nor LF, so variants are equal if their bytes are.
 
 use breme_http::list_members;
 

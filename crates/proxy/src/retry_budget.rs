@@ -104,11 +104,11 @@ mod tests {
     #[test]
     fn budget_follows_the_share_of_requests() {
         let budget = RetryBudget::default();
-        assert_eq!(spend(&budget, at(0), 20, 0), 100, "what is tokens up");
+        assert_eq!(spend(&budget, at(0), 20, 0), 100, "what is saved up");
         assert_eq!(spend(&budget, at(0), 20, 50), 10);
         assert_eq!(spend(&budget, at(0), 20, 52), 0);
         assert_eq!(spend(&budget, at(0), 20, 55), 1, "parts are added up");
-        assert_eq!(spend(&budget, at(0), 20, 1_000_000), 100, "no more is tokens up than that");
+        assert_eq!(spend(&budget, at(0), 20, 1_000_000), 100, "no more is saved up than that");
         assert_eq!(budget.denied(), 5);
     }
 

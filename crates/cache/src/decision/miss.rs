@@ -41,7 +41,7 @@ impl Cache {
         let charge = self.store.reserve(FILL_BYTES);
         let mut shard = self.store.write(pending.hash);
         let stored = find(&shard, pending.hash, pending.key.as_slice(), &pending.saved_fields, cookies);
-        let newest = shard.selects_variants(pending.hash.table, pending.key.as_slice()).next().cloned();
+        let newest = shard.variants(pending.hash.table, pending.key.as_slice()).next().cloned();
         let (reuse, stored) = match stored {
             Some((stored, _)) => (
                 self.assess(&stored, &pending.saved_fields, pending.is_head, pending.directives, now.instant),

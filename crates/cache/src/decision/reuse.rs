@@ -104,7 +104,7 @@ pub(super) fn find(
     request: &impl FieldValues,
     cookies: CookieRules<'_>,
 ) -> Option<(Arc<StoredResponse>, u32)> {
-    let stored = shard.selects_variants(hash.table, key).find(|stored| matches(stored.variant(), request, cookies))?;
+    let stored = shard.variants(hash.table, key).find(|stored| matches(stored.variant(), request, cookies))?;
     // Read under the lock, so that later changes are detected.
     Some((Arc::clone(stored), stored.version()))
 }

@@ -154,7 +154,7 @@ impl Fetch {
     ) -> Arc<StoredResponse> {
         let (store, hash) = (&self.cache.store, self.pending.hash);
         let is_same = |old: &&Arc<StoredResponse>| old.variant() == new.variant();
-        let old = store.read(hash).selects_variants(hash.table, new.key()).find(is_same).cloned();
+        let old = store.read(hash).variants(hash.table, new.key()).find(is_same).cloned();
         let merged = old.as_ref().and_then(|old| self.merged(old, &new, &mut charge, terms));
         let old = old.filter(|_| merged.is_some());
         // A 206 to a request with If-Range may omit headers that the client has (RFC 9110, 15.3.7); others need them.
@@ -183,7 +183,7 @@ impl Fetch {
 
     /// A complete response or a pass marker is not replaced by a part.
     fn has_more_than_part(&self, shard: &Shard, part: &StoredResponse) -> bool {
-        let mut others = shard.selects_variants(self.pending.hash.table, part.key());
+        let mut others = shard.variants(self.pending.hash.table, part.key());
         others.any(|other| !other.is_part() && other.variant() == part.variant())
     }
 }

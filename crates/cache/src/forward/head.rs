@@ -28,7 +28,7 @@ impl Fetch {
         cache_status: &mut CacheStatus,
         wakes: &mut Wakes,
     ) -> Option<CachedResponse> {
-        match self.role {
+        match self.kind {
             FetchKind::Get => {}
             FetchKind::Head => {
                 self.freshen_by_head(now, head);
@@ -230,7 +230,7 @@ impl Fetch {
                 && stored.fresh_for_ns(now) > if stored.forbids_stale() { 0 } else { -grace_ns }
         };
         let shard = self.cache.store.read(self.pending.hash);
-        shard.selects_variants(self.pending.hash.table, self.pending.key.as_slice()).any(is_better)
+        shard.variants(self.pending.hash.table, self.pending.key.as_slice()).any(is_better)
     }
 
     /// Releases the followers of a response that is not stored. If later responses will not be stored either, stores a

@@ -24,7 +24,7 @@ const TABLE_MIN: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Shard<F> {
     slab: Slab,
-    /// The newest response of each key; older selects_variants are linked to it.
+    /// The newest response of each key; older variants are linked to it.
     table: HashTable<u32>,
     small: FifoQueue,
     main: FifoQueue,
@@ -44,8 +44,8 @@ impl<F: Default> Shard<F> {
         }
     }
 
-    /// All selects_variants of a key, newest first.
-    pub(crate) fn selects_variants<'s>(
+    /// All variants of a key, newest first.
+    pub(crate) fn variants<'s>(
         &'s self,
         key_hash: u64,
         key: &[u8],
@@ -145,9 +145,9 @@ impl<F: Default> Shard<F> {
         removed
     }
 
-    /// Makes validity checks of the key's other selects_variants fail.
+    /// Makes validity checks of the key's other variants fail.
     fn bump_version(&self, key_hash: u64, key: &[u8]) {
-        self.selects_variants(key_hash, key).for_each(|other| other.bump_version());
+        self.variants(key_hash, key).for_each(|other| other.bump_version());
     }
 
     fn link(&mut self, key_hash: u64, stored: Arc<StoredResponse>, is_main: bool) {

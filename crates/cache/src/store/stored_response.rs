@@ -47,7 +47,7 @@ pub(crate) struct StoredResponse {
     key_bytes: u32,
     variant_bytes: u32,
     hits: AtomicU32,
-    /// Highest bit: removed. Others: count of newer selects_variants stored.
+    /// Highest bit: removed. Others: count of newer variants stored.
     version: AtomicU32,
     status: u16,
     flags: u8,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use breme_cache::{CacheDecision, CacheSettings, Purge, PurgeMode};
 use proptest::prelude::*;
 
-use crate::world::{World, received_from};
+use crate::world::{Received, World};
 
 const PAGES: usize = 20;
 
@@ -73,7 +73,7 @@ fn run(steps: &[Step], memory_bytes: u64) {
                 if let CacheDecision::Respond(response) =
                     world.look_up(&format!("GET /{page}"), &format!("Foo: {variant}"))
                 {
-                    let found = received_from(&response).body;
+                    let found = Received::new(&response).body;
                     let found: usize = found.split(':').next().unwrap().parse().unwrap();
                     assert_eq!(Some(&found), expected.get(&(page, variant)), "page {page}, variant {variant}");
                 }
@@ -91,7 +91,7 @@ fn run(steps: &[Step], memory_bytes: u64) {
                     forward.handle_body(&body.as_bytes()[body.len() / 2..], &mut world.wakes);
                     forward.handle_end(&mut world.wakes);
                     if let CacheDecision::Respond(response) = world.look_up(&format!("GET /{page}"), "Foo: 9") {
-                        let found: usize = received_from(&response).body.split(':').next().unwrap().parse().unwrap();
+                        let found: usize = Received::new(&response).body.split(':').next().unwrap().parse().unwrap();
                         assert!(
                             found >= purged[usize::from(page)],
                             "page {page}: version {found} (now {version}) is older than a purge"

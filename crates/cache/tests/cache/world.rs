@@ -33,6 +33,24 @@ pub(crate) struct Received {
 }
 
 impl Received {
+    pub(crate) fn new(response: &CachedResponse) -> Self {
+        let body = match response.body() {
+            ResponseBody::None => Vec::new(),
+            ResponseBody::One(bytes) => bytes.to_vec(),
+            ResponseBody::Several(pieces) => pieces.concat(),
+        };
+        if let (Framing::Length(length), false) = (response.framing(), matches!(response.body(), ResponseBody::None)) {
+            assert_eq!(length, body.len() as u64);
+        }
+        Self {
+            status: response.status(),
+            lines: String::from_utf8(response.lines().as_bytes().to_vec()).unwrap(),
+            body: String::from_utf8(body).unwrap(),
+            age: response.age_s(),
+            status_text: status_text(response.cache_status()),
+        }
+    }
+
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         let lines = self.lines.lines().filter_map(|line| line.split_once(": "));
         lines.filter(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value).next()
@@ -88,7 +106,7 @@ impl World {
     pub(crate) fn hit(&mut self, request: &str, lines: &str) -> Received {
         match self.look_up(request, lines) {
             CacheDecision::Respond(response) | CacheDecision::RespondAndRefresh(response, _) => {
-                received_from(&response)
+                Received::new(&response)
             }
             other => panic!("{request} {lines:?} is answered by {other:?}"),
         }
@@ -130,7 +148,7 @@ impl World {
     ) -> Option<Received> {
         match self.handle_head(forward, status, lines, length) {
             HeadAction::Relay => None,
-            HeadAction::Replace(response) => Some(received_from(&response)),
+            HeadAction::Replace(response) => Some(Received::new(&response)),
             HeadAction::SendAgain => panic!("{status} {lines:?}: the request is to be sent again"),
         }
     }
@@ -184,7 +202,7 @@ impl World {
     }
 
     pub(crate) fn fail_with(&mut self, forward: Forward, fault: FetchError) -> Option<Received> {
-        forward.handle_failure(self.now, fault, &mut self.wakes).map(|response| received_from(&response))
+        forward.handle_failure(self.now, fault, &mut self.wakes).map(|response| Received::new(&response))
     }
 
     pub(crate) fn take_wakes(&mut self) -> usize {
@@ -196,22 +214,4 @@ pub(crate) fn status_text(cache_status: breme_cache::CacheStatus) -> String {
     let mut out = Vec::new();
     cache_status.write("c", &mut out);
     String::from_utf8(out).unwrap()
-}
-
-pub(crate) fn received_from(response: &CachedResponse) -> Received {
-    let body = match response.body() {
-        ResponseBody::None => Vec::new(),
-        ResponseBody::One(bytes) => bytes.to_vec(),
-        ResponseBody::Several(pieces) => pieces.concat(),
-    };
-    if let (Framing::Length(length), false) = (response.framing(), matches!(response.body(), ResponseBody::None)) {
-        assert_eq!(length, body.len() as u64);
-    }
-    Received {
-        status: response.status(),
-        lines: String::from_utf8(response.lines().as_bytes().to_vec()).unwrap(),
-        body: String::from_utf8(body).unwrap(),
-        age: response.age_s(),
-        status_text: status_text(response.cache_status()),
-    }
 }

@@ -19,8 +19,8 @@ fn stores_post_response_of_target() {
     let status_text = world.fetch("POST /page?a", "Content-Length: 0", 200, ITSELF, "made").status_text;
     assert_eq!(status_text, "c; fwd=method; stored");
     world.wait(7);
-    let received_from = world.hit("GET /page?a", "");
-    assert_eq!((received_from.body.as_str(), received_from.age), ("made", Some(7)));
+    let received = world.hit("GET /page?a", "");
+    assert_eq!((received.body.as_str(), received.age), ("made", Some(7)));
     assert_eq!(world.hit("HEAD /page?a", "").status, 200);
     let again = world.miss("POST /page?a", "Content-Length: 0");
     assert!(world.fail(again).is_none(), "a POST is never answered out of the store");

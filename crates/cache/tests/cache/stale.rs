@@ -2,7 +2,7 @@
 
 use breme_cache::{CacheDecision, FollowerPoll};
 
-use crate::world::{World, received_from};
+use crate::world::{Received, World};
 
 fn stale(value: &str) -> World {
     let mut world = World::new();
@@ -19,9 +19,9 @@ fn refreshes_once_in_background() {
     };
     assert_eq!(
         (
-            received_from(&response).body.as_str(),
-            received_from(&response).status_text.as_str(),
-            received_from(&response).age
+            Received::new(&response).body.as_str(),
+            Received::new(&response).status_text.as_str(),
+            Received::new(&response).age
         ),
         ("one", "c; hit; ttl=-10", Some(20))
     );
@@ -48,7 +48,7 @@ fn refreshes_without_validators() {
     let CacheDecision::RespondAndRefresh(response, refresh) = world.look_up("GET /", "Range: bytes=0-0") else {
         panic!("stale for now")
     };
-    assert_eq!(received_from(&response).body, "o");
+    assert_eq!(Received::new(&response).body, "o");
     assert!(refresh.conditions().unwrap().is_empty(), "the client's range must not go upstream");
     world.respond(*refresh, 200, "Cache-Control: max-age=10", "two");
     assert_eq!(world.hit("GET /", "").body, "two");
@@ -86,14 +86,14 @@ fn serves_stale_on_failure() {
                 None => world.fail(forward),
             };
             assert_eq!(
-                found.as_ref().map(|received_from| received_from.body.as_str()),
+                found.as_ref().map(|received| received.body.as_str()),
                 expected.then_some("one"),
                 "{value}, {failure:?}, {more}"
             );
-            if let Some(received_from) = found {
+            if let Some(received) = found {
                 let status = failure.map(|status| format!("; fwd-status={status}")).unwrap_or_default();
                 assert_eq!(
-                    received_from.status_text,
+                    received.status_text,
                     format!("c; fwd=stale{status}; ttl={}; detail=upstream-failed", -10 - i64::from(more))
                 );
             }

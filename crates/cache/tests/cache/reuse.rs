@@ -265,8 +265,8 @@ fn validation_with_new_vary_removes_response() {
         world.fetch("GET /", "Foo: 1", 200, &format!("Cache-Control: max-age=10\nETag: \"a\"{before}"), "one");
         world.wait(20);
         let forward = world.miss("GET /", "Foo: 1");
-        let received_from = world.respond(forward, 304, &format!("Cache-Control: max-age=60\n{now}"), "");
-        assert_eq!((received_from.status, received_from.body.as_str()), (200, "one"));
+        let received = world.respond(forward, 304, &format!("Cache-Control: max-age=60\n{now}"), "");
+        assert_eq!((received.status, received.body.as_str()), (200, "one"));
         assert_eq!(world.is_hit("GET /", "Foo: 1"), is_kept, "{before} {now}");
         assert!(!world.is_hit("GET /", "Foo: 2"), "{before} {now}");
     }

@@ -6,7 +6,7 @@ use breme_cache::{
     BodyRead, CacheDecision, CacheSettings, FailureInfo, FetchError, Follower, FollowerPoll, Forward, Wakes,
 };
 
-use crate::world::{World, received_from};
+use crate::world::{Received, World};
 
 const FRESH: &str = "Cache-Control: max-age=60";
 
@@ -73,7 +73,7 @@ fn late_follower_reads_from_start() {
     forward.handle_end(&mut world.wakes);
     assert_eq!(read(&mut late), ("def".to_owned(), Some(BodyRead::End)));
     let FollowerPoll::Response(response) = never_polled.poll(world.now) else { panic!("it is in the store") };
-    assert_eq!(received_from(&response).body, "abcdef");
+    assert_eq!(Received::new(&response).body, "abcdef");
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn follower_takes_over_failed_fill() {
     world.respond(second, 200, FRESH, "abc");
     assert!(matches!(third.poll(now), FollowerPoll::Response(_)));
     let CacheDecision::Respond(response) = followers.remove(0).retry(now) else { panic!("the third finds it") };
-    assert_eq!(received_from(&response).body, "abc");
+    assert_eq!(Received::new(&response).body, "abc");
 }
 
 /// The failure reported to a follower.
@@ -296,8 +296,8 @@ fn restricted_request_failure_is_not_shared() {
     assert!(world.fail_with(forward, FetchError::Unreachable(failure_info("down"))).is_none());
     assert_eq!(failure(&mut follower, &world), None);
     let CacheDecision::Forward(forward) = follower.retry(world.now) else { panic!("it asks") };
-    let received_from = world.fail_with(forward, FetchError::Unreachable(failure_info("down"))).unwrap();
-    assert_eq!(received_from.body, "abc", "stale, since upstream is down");
+    let received = world.fail_with(forward, FetchError::Unreachable(failure_info("down"))).unwrap();
+    assert_eq!(received.body, "abc", "stale, since upstream is down");
 }
 
 #[test]
@@ -378,7 +378,7 @@ fn validations_are_collapsed() {
     world.respond(forward, 304, "Cache-Control: max-age=10", "");
     let now = world.now;
     let followed = |follower: &mut Follower| match follower.poll(now) {
-        FollowerPoll::Response(response) => received_from(&response),
+        FollowerPoll::Response(response) => Received::new(&response),
         other => panic!("{other:?}"),
     };
     assert_eq!(
@@ -400,7 +400,7 @@ fn followers_get_stale_response_on_failure() {
     let mut follower = world.follow("GET /", "");
     assert!(world.head(&mut forward, 503, "", Some(0)).is_some());
     let FollowerPoll::Response(response) = follower.poll(world.now) else { panic!("the stale one") };
-    assert_eq!(received_from(&response).status_text, "c; fwd=stale; fwd-status=503; ttl=-10; collapsed");
+    assert_eq!(Received::new(&response).status_text, "c; fwd=stale; fwd-status=503; ttl=-10; collapsed");
 }
 
 #[test]
