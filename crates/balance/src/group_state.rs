@@ -10,8 +10,8 @@ use sha2::{Digest, Sha256};
 
 use crate::affinity_cookies::AffinityCookies;
 use crate::changes::{ChangeLog, Event};
-use crate::checks::CheckState;
 use crate::ejection::{Ejection, ejected_max};
+use crate::health_checks::CheckState;
 use crate::rotation::Rotation;
 use crate::settings::check_upstreams;
 use crate::snapshot::{AdmittedClients, Candidate, Member, RequestRules, Snapshot, SnapshotSlot};
@@ -20,8 +20,6 @@ use crate::{GroupError, GroupSettings, UpstreamSettings};
 
 /// With this many removed upstreams that still have outstanding requests, the list cannot be changed.
 pub const LEAVING_MAX: usize = 4096;
-/// Steps of a slow start, including its beginning.
-const SLOW_START_STEPS: u32 = 10;
 
 /// The list and the state of its upstreams.
 #[derive(Debug)]
@@ -49,7 +47,7 @@ pub(crate) struct UpstreamRecord {
     pub(crate) health: CheckState,
     pub(crate) ejection: Ejection,
     /// When it was added or restored; None after its slow start.
-    slow_since: Option<Instant>,
+    pub(crate) slow_since: Option<Instant>,
 }
 
 /// Which upstreams get requests of new clients.
@@ -305,7 +303,10 @@ impl GroupState {
     }
 
     fn expires_at(&self, now: Instant, slow_start: Duration) -> Instant {
-        let times = self.records.iter().flat_map(|record| [record.ejection.until, record.next_step(now, slow_start)]);
+        let times = self
+            .records
+            .iter()
+            .flat_map(|record| [record.ejection.until, record.next_slow_start_step(now, slow_start)]);
         times.flatten().min().unwrap_or(Instant::FAR)
     }
 
@@ -398,27 +399,6 @@ impl UpstreamRecord {
     pub(crate) fn restart(&mut self, now: Instant) {
         self.upstream.reset();
         self.slow_since = Some(now);
-    }
-
-    /// The effective part of its weight, in tenths.
-    pub(crate) fn slow_start_step(&self, now: Instant, slow_start: Duration) -> u32 {
-        let Some(since) = self.slow_since else { return SLOW_START_STEPS };
-        let elapsed = u128::from(now.nanos_since(since)) * u128::from(SLOW_START_STEPS);
-        let steps = elapsed.checked_div(slow_start.as_nanos()).and_then(|steps| u32::try_from(steps).ok());
-        steps.map_or(SLOW_START_STEPS, |steps| steps.saturating_add(1).min(SLOW_START_STEPS))
-    }
-
-    fn end_slow_start(&mut self, now: Instant, slow_start: Duration) {
-        if self.slow_start_step(now, slow_start) == SLOW_START_STEPS {
-            self.slow_since = None;
-        }
-    }
-
-    /// When its effective weight grows next.
-    fn next_step(&self, now: Instant, slow_start: Duration) -> Option<Instant> {
-        let since = self.slow_since?;
-        let step = self.slow_start_step(now, slow_start);
-        Some(since + slow_start.saturating_mul(step) / SLOW_START_STEPS + Duration::from_nanos(1))
     }
 }
 

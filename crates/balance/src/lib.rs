@@ -16,6 +16,17 @@
 //!
 //! It performs no I/O: instants and random numbers are arguments. The proxy performs health checks.
 //!
+//! | file | contents |
+//! |---|---|
+//! | `settings`, `error`, `status_set` | settings, their validation, sets of status codes |
+//! | `group`, `choice` | choosing an upstream for a request, and the report of its outcome |
+//! | `policy`, `rotation` | the policies; the cycle of round robin |
+//! | `affinity`, `affinity_cookies` | cookies by which clients return to an upstream |
+//! | `upstream`, `latency` | what each request changes: counters and the latency estimate |
+//! | `health_checks`, `ejection`, `slow_start` | active and passive health checks; growing weights |
+//! | `control`, `changes` | new lists and draining; events for logs |
+//! | `group_state`, `snapshot` | the state behind the lock; what requests read of it |
+//!
 //! ```
 //! use breme_balance::{Group, GroupSettings, Hints, UpstreamOutcome, UpstreamSettings};
 //! use breme_base::{Instant, Random};
@@ -39,17 +50,18 @@
 mod affinity;
 mod affinity_cookies;
 mod changes;
-mod checks;
 mod choice;
 mod control;
 mod ejection;
 mod error;
 mod group;
 mod group_state;
+mod health_checks;
 mod latency;
 mod policy;
 mod rotation;
 mod settings;
+mod slow_start;
 mod snapshot;
 mod status_set;
 mod upstream;
@@ -57,12 +69,12 @@ mod upstream;
 pub use affinity::{Affinity, AffinityKey};
 pub use affinity_cookies::OwnCookie;
 pub use changes::{CHANGES_MAX, Change, EjectionReason, Event};
-pub use checks::{CHECKS_MAX, Check, CheckId, CheckOutcome, CheckTotals};
 pub use choice::{Choice, Hints, NoChoice};
 pub use control::{UpstreamState, UpstreamStatus};
 pub use error::{GroupError, UPSTREAMS_MAX, WEIGHT_MAX};
 pub use group::Group;
 pub use group_state::{LEAVING_MAX, ListChange};
+pub use health_checks::{CHECKS_MAX, Check, CheckId, CheckOutcome, CheckTotals};
 pub use settings::{EjectionSettings, GroupSettings, HealthSettings, Policy, UpstreamSettings};
 pub use status_set::{StatusSet, StatusSetError};
 pub use upstream::{UpstreamId, UpstreamOutcome, UpstreamTotals};

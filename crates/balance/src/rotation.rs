@@ -14,32 +14,32 @@ const GOLDEN: u32 = 0x9E37_79B9;
 /// A cycle of indexes.
 #[derive(Debug, Default)]
 pub(crate) struct Rotation {
-    rotation_counter: Box<[u16]>,
+    turns: Box<[u16]>,
 }
 
 impl Rotation {
     /// The cycle of these weights; 0 does not occur.
     pub(crate) fn new(weights: &[u32]) -> Self {
         let counts = counts(weights);
-        let mut rotation_counter: Vec<(u64, u16)> = Vec::new();
+        let mut turns: Vec<(u64, u16)> = Vec::new();
         for (index, &count) in (0_u16..).zip(&counts) {
             let start = u64::from(GOLDEN.wrapping_mul(u32::from(index)));
-            rotation_counter.extend((0..count).map(|turn| (((turn << 32) + start) / count, index)));
+            turns.extend((0..count).map(|turn| (((turn << 32) + start) / count, index)));
         }
-        rotation_counter.sort_unstable();
-        Self { rotation_counter: rotation_counter.into_iter().map(|(_, index)| index).collect() }
+        turns.sort_unstable();
+        Self { turns: turns.into_iter().map(|(_, index)| index).collect() }
     }
 
     /// Takes the next position in the cycle.
     pub(crate) fn next(&self, taken: &AtomicU32) -> usize {
         // All shards contend here; a counter per shard would be faster, and only roughly even.
-        taken.fetch_add(1, Relaxed) as usize % self.rotation_counter.len().max(1)
+        taken.fetch_add(1, Relaxed) as usize % self.turns.len().max(1)
     }
 
     /// The index at a position, which may exceed the cycle.
     pub(crate) fn index(&self, turn: usize) -> usize {
-        let turn = if turn < self.rotation_counter.len() { turn } else { turn % self.rotation_counter.len() };
-        usize::from(self.rotation_counter[turn])
+        let turn = if turn < self.turns.len() { turn } else { turn % self.turns.len() };
+        usize::from(self.turns[turn])
     }
 }
 
@@ -65,7 +65,7 @@ mod tests {
 
     fn cycle(weights: &[u32]) -> String {
         let rotation = Rotation::new(weights);
-        (0..rotation.rotation_counter.len()).map(|turn| (b'a' + rotation.index(turn) as u8) as char).collect()
+        (0..rotation.turns.len()).map(|turn| (b'a' + rotation.index(turn) as u8) as char).collect()
     }
 
     #[test]
@@ -74,16 +74,16 @@ mod tests {
         assert_eq!(cycle(&[7, 7, 7]), "acb");
         assert_eq!(cycle(&[10, 2, 2]), "aacaaba");
         assert_eq!(cycle(&[2, 0, 1]), "aca");
-        assert_eq!(Rotation::new(&[]).rotation_counter.len(), 0);
-        assert_eq!(Rotation::new(&[0]).rotation_counter.len(), 0);
+        assert_eq!(Rotation::new(&[]).turns.len(), 0);
+        assert_eq!(Rotation::new(&[0]).turns.len(), 0);
     }
 
     #[test]
     fn cycle_wraps() {
         let (rotation, taken) = (Rotation::new(&[3, 1]), AtomicU32::new(0));
-        let rotation_counter: Vec<usize> = (0..8).map(|_| rotation.index(rotation.next(&taken))).collect();
-        assert_eq!(rotation_counter[..4], rotation_counter[4..]);
-        assert_eq!(rotation_counter.iter().filter(|&&index| index == 1).count(), 2);
+        let turns: Vec<usize> = (0..8).map(|_| rotation.index(rotation.next(&taken))).collect();
+        assert_eq!(turns[..4], turns[4..]);
+        assert_eq!(turns.iter().filter(|&&index| index == 1).count(), 2);
         assert_eq!(rotation.index(9), rotation.index(1));
     }
 
@@ -92,8 +92,8 @@ mod tests {
         let mut weights = vec![2_560; 1_023];
         weights.push(1);
         let rotation = Rotation::new(&weights);
-        assert!(rotation.rotation_counter.len() as u64 <= TURNS_MAX + weights.len() as u64);
-        assert!((0..rotation.rotation_counter.len()).any(|turn| rotation.index(turn) == 1_023));
+        assert!(rotation.turns.len() as u64 <= TURNS_MAX + weights.len() as u64);
+        assert!((0..rotation.turns.len()).any(|turn| rotation.index(turn) == 1_023));
     }
 
     proptest! {
@@ -101,15 +101,15 @@ mod tests {
         fn occurrences_follow_weights_evenly(weights in prop::collection::vec(1_u32..=256, 1..12)) {
             let rotation = Rotation::new(&weights);
             let counts = counts(&weights);
-            let length = rotation.rotation_counter.len();
+            let length = rotation.turns.len();
             prop_assert_eq!(length as u64, counts.iter().sum::<u64>());
             for (index, &count) in counts.iter().enumerate() {
-                let rotation_counter: Vec<usize> = (0..length).filter(|&turn| rotation.index(turn) == index).collect();
-                prop_assert_eq!(rotation_counter.len() as u64, count);
+                let turns: Vec<usize> = (0..length).filter(|&turn| rotation.index(turn) == index).collect();
+                prop_assert_eq!(turns.len() as u64, count);
                 // Between two occurrences of one, any other has at most one more than its share.
-                let gap_max = length.div_ceil(rotation_counter.len()) + weights.len();
-                let follows = rotation_counter.iter().skip(1).copied().chain([rotation_counter[0] + length]);
-                for (turn, next) in rotation_counter.iter().zip(follows) {
+                let gap_max = length.div_ceil(turns.len()) + weights.len();
+                let follows = turns.iter().skip(1).copied().chain([turns[0] + length]);
+                for (turn, next) in turns.iter().zip(follows) {
                     prop_assert!(next - turn <= gap_max, "{index}: {turn} to {next} of {length}");
                 }
             }
