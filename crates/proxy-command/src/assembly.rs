@@ -46,7 +46,7 @@ impl Assembly {
         let proxy = Proxy::new(ProxyParts {
             group: parts.upstreams.as_ref().map(Upstreams::group),
             cache: parts.cache.clone(),
-            tls_clients: clients.names,
+            tls_clients: clients.ids,
             resolver: parts.resolver.clone().map(|resolver| Arc::new(resolver) as Arc<dyn Resolver>),
             access_log: parts.log.as_ref().map(|writer| writer.log() as Arc<dyn AccessLog>),
             ..ProxyParts::new(args.settings(&parts.secrets)?, clock.wall_clock())

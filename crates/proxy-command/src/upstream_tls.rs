@@ -7,7 +7,7 @@ use breme_command::failure::Failure;
 use breme_command::tls::{ClientFiles, ClientFlags, IdentityFiles, client};
 use breme_driver::TlsClients;
 use breme_node::TlsClientId;
-use breme_proxy::TlsNames;
+use breme_proxy::TlsClientIds;
 use parking_lot::Mutex;
 
 use super::arguments::UpstreamFlags;
@@ -20,7 +20,7 @@ const CLIENTS_MAX: usize = 4096;
 #[derive(Clone, Debug, Default)]
 pub struct Clients {
     pub list: TlsClients,
-    pub names: TlsNames,
+    pub ids: TlsClientIds,
     /// Of the proxy's client certificate.
     pub expiry: CertificateExpiry,
     state: Arc<Mutex<TlsClientsState>>,
@@ -64,7 +64,7 @@ impl Clients {
 
     /// Creates a client for each upstream with TLS that has none.
     pub fn prepare(&self, upstreams: &[Upstream]) -> Result<(), String> {
-        let is_new = |upstream: &&Upstream| upstream.is_tls && self.names.client(&upstream.name()).is_none();
+        let is_new = |upstream: &&Upstream| upstream.is_tls && self.ids.client(&upstream.name()).is_none();
         let new: Vec<&Upstream> = upstreams.iter().filter(is_new).collect();
         if new.is_empty() {
             return Ok(());
@@ -74,7 +74,7 @@ impl Clients {
         let options = files.options();
         for upstream in new {
             let name = upstream.name();
-            if self.names.count() >= CLIENTS_MAX {
+            if self.ids.count() >= CLIENTS_MAX {
                 return Err(format!(
                     "https://{name}: {CLIENTS_MAX} https upstreams have been used since the start, which is the limit; restart the proxy"
                 ));
@@ -83,7 +83,7 @@ impl Clients {
             let client = client(host, &options).map_err(|failure| failure.message)?;
             let id = self.list.add(client);
             hosts.push((host.clone(), id));
-            self.names.insert(&name, id);
+            self.ids.insert(&name, id);
         }
         Ok(())
     }

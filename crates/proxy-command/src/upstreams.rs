@@ -369,13 +369,13 @@ mod tests {
     #[test]
     fn a_new_upstream_may_speak_tls() {
         let upstreams = upstreams(&["http://127.0.0.1:1", "https://127.0.0.1:2"]);
-        let names = upstreams.shared.clients.names.clone();
-        let before = names.client("127.0.0.1:2");
-        assert!(before.is_some() && names.client("127.0.0.1:3").is_none());
+        let ids = upstreams.shared.clients.ids.clone();
+        let before = ids.client("127.0.0.1:2");
+        assert!(before.is_some() && ids.client("127.0.0.1:3").is_none());
         let replaced = upstreams.replace(list(&["https://127.0.0.1:3", "https://127.0.0.1:2"]), None);
         assert_eq!(replaced, Ok(ListChange { added: 1, removed: 1, kept: 1 }));
-        assert!(names.client("127.0.0.1:3").is_some() && names.client("127.0.0.1:2") == before);
-        assert_eq!(names.count(), 2);
+        assert!(ids.client("127.0.0.1:3").is_some() && ids.client("127.0.0.1:2") == before);
+        assert_eq!(ids.count(), 2);
     }
 
     #[test]

@@ -19,9 +19,9 @@ mod reload;
 mod resolver;
 mod retry_budget;
 mod settings;
-mod shared;
+mod shared_state;
 mod targets;
-mod tls_names;
+mod tls_client_ids;
 mod upstream_request;
 
 pub use access_log::{AccessLog, Completion, ExchangeRecord};
@@ -32,4 +32,4 @@ pub use parts::{Parts, SettingsError};
 pub use proxy::Proxy;
 pub use resolver::{Requester, Resolution, ResolveError, Resolver};
 pub use settings::{ClientLimits, ForwardRules, HostRule, Identity, Mode, Pool, QueueSettings, Settings, Timeouts};
-pub use tls_names::TlsNames;
+pub use tls_client_ids::TlsClientIds;

@@ -24,7 +24,7 @@
 //! | `stage` | the stages of an exchange, each with its data, and the transitions |
 //! | `exchange_end`, `deadlines` | completion and failure; timeouts |
 //! | `tunnels` | CONNECT and upgrades |
-//! | `health` | active health checks |
+//! | `health_checks` | active health checks |
 //! | `relay_replay`, `hit_replay`, and their caches | byte-identical requests: forwarded, or served from the store |
 //! | `log_entry` | entries of the access log |
 //! | `tables`, `keys` | the records of a shard; their keys |
@@ -37,7 +37,7 @@ mod context;
 mod deadlines;
 mod exchange_end;
 mod followers;
-mod health;
+mod health_checks;
 mod hit_replay;
 mod hit_replay_cache;
 mod keys;
@@ -66,24 +66,24 @@ use breme_node::{
     Received, Shard,
 };
 use context::{Context, ShardState};
-use health::{CheckContext, Checks};
+use health_checks::{CheckContext, Checks};
 use keys::{ClientKey, ConnectingKey, ExchangeKey, Owner, UpstreamKey};
 use tables::{Client, ClientState, Connecting};
 
 use crate::client_limits::Admission;
-use crate::reload::{CurrentShared, RELOADED};
-use crate::shared::Shared;
+use crate::reload::{CurrentState, RELOADED};
+use crate::shared_state::SharedState;
 
 /// The node of one shard of a [`Proxy`](crate::Proxy).
 #[derive(Debug)]
 pub struct ProxyNode {
-    current: Arc<CurrentShared>,
-    shared: Arc<Shared>,
+    current: Arc<CurrentState>,
+    shared: Arc<SharedState>,
     state: ShardState,
 }
 
 impl ProxyNode {
-    pub(crate) fn new(current: Arc<CurrentShared>, shard: Shard) -> Self {
+    pub(crate) fn new(current: Arc<CurrentState>, shard: Shard) -> Self {
         let shared = current.shared();
         let state = ShardState::new(&shared, shard);
         Self { current, shared, state }

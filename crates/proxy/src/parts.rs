@@ -10,7 +10,7 @@ use thiserror::Error;
 use crate::access_log::AccessLog;
 use crate::resolver::Resolver;
 use crate::settings::Settings;
-use crate::tls_names::TlsNames;
+use crate::tls_client_ids::TlsClientIds;
 
 /// The parts of a proxy. Those that its mode does not need may be None.
 pub struct Parts {
@@ -18,7 +18,7 @@ pub struct Parts {
     /// The upstreams of a reverse proxy.
     pub group: Option<Arc<Group>>,
     /// The driver's TLS clients by upstream name. An upstream with TLS and no client cannot be used.
-    pub tls_clients: TlsNames,
+    pub tls_clients: TlsClientIds,
     /// Looks up addresses for a forward proxy.
     pub resolver: Option<Arc<dyn Resolver>>,
     pub access_log: Option<Arc<dyn AccessLog>>,
@@ -34,7 +34,7 @@ impl Parts {
         Self {
             settings,
             group: None,
-            tls_clients: TlsNames::default(),
+            tls_clients: TlsClientIds::default(),
             resolver: None,
             access_log: None,
             cache: None,

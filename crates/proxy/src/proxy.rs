@@ -8,14 +8,14 @@ use breme_node::Shard;
 use crate::counters::ProxyCounts;
 use crate::node::ProxyNode;
 use crate::parts::{Parts, SettingsError};
-use crate::reload::{CurrentShared, RELOADED};
+use crate::reload::{CurrentState, RELOADED};
 use crate::settings::Settings;
-use crate::shared::Shared;
+use crate::shared_state::SharedState;
 
 /// A proxy for any number of shards.
 #[derive(Clone, Debug)]
 pub struct Proxy {
-    current: Arc<CurrentShared>,
+    current: Arc<CurrentState>,
 }
 
 impl Proxy {
@@ -24,7 +24,7 @@ impl Proxy {
     /// # Errors
     /// If a setting is invalid, or a part is missing that its mode needs.
     pub fn new(parts: Parts) -> Result<Self, SettingsError> {
-        Shared::new(parts).map(|shared| Self { current: Arc::new(CurrentShared::new(shared)) })
+        SharedState::new(parts).map(|shared| Self { current: Arc::new(CurrentState::new(shared)) })
     }
 
     /// The node of one shard.
@@ -57,7 +57,7 @@ impl Proxy {
     #[must_use]
     pub fn counts(&self) -> ProxyCounts {
         let shared = self.current.shared();
-        let Shared { clients, queue, counters, retry_budget, .. } = &*shared;
+        let SharedState { clients, queue, counters, retry_budget, .. } = &*shared;
         ProxyCounts {
             retries_denied: retry_budget.denied(),
             requests_limited: clients.requests_limited(),

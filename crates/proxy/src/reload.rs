@@ -8,21 +8,21 @@ use parking_lot::Mutex;
 
 use crate::parts::{Parts, SettingsError};
 use crate::settings::Settings;
-use crate::shared::{Role, Shared};
+use crate::shared_state::{Role, SharedState};
 
 /// No exchange has this message, since tables are never that large.
 pub(crate) const RELOADED: u64 = u64::MAX;
 
 /// The current shared state.
 #[derive(Debug)]
-pub(crate) struct CurrentShared(Mutex<Arc<Shared>>);
+pub(crate) struct CurrentState(Mutex<Arc<SharedState>>);
 
-impl CurrentShared {
-    pub(crate) fn new(shared: Shared) -> Self {
+impl CurrentState {
+    pub(crate) fn new(shared: SharedState) -> Self {
         Self(Mutex::new(Arc::new(shared)))
     }
 
-    pub(crate) fn shared(&self) -> Arc<Shared> {
+    pub(crate) fn shared(&self) -> Arc<SharedState> {
         self.0.lock().clone()
     }
 
@@ -33,7 +33,7 @@ impl CurrentShared {
     }
 }
 
-impl Shared {
+impl SharedState {
     /// The same with other settings. Counters, clients and the queue are kept.
     pub(crate) fn reloaded(&self, settings: Settings, cache: Option<Arc<Cache>>) -> Result<Self, SettingsError> {
         let (group, resolver) = match &self.role {

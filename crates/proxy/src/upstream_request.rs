@@ -8,7 +8,7 @@ use breme_http::{FieldBlock, Fields, Framing, InvalidField, Method, RequestHead}
 use breme_http1::{FieldName, FieldWriter, RelayedRequest};
 
 use crate::settings::Identity;
-use crate::shared::{Role, Shared};
+use crate::shared_state::{Role, SharedState};
 
 /// The client of a request.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,7 @@ pub(crate) struct ForwardOptions<'a> {
 
 /// Writes the head without its empty line, which [`end`] writes when the upstream is known.
 pub(crate) fn write(
-    shared: &Shared,
+    shared: &SharedState,
     head: &RequestHead<'_, '_>,
     options: &ForwardOptions<'_>,
     out: &mut Vec<u8>,
@@ -275,17 +275,17 @@ mod tests {
     use crate::parts::Parts;
     use crate::settings::{HostRule, Mode, Settings};
 
-    fn shared(change: impl FnOnce(&mut Settings)) -> Shared {
+    fn shared(change: impl FnOnce(&mut Settings)) -> SharedState {
         let mut settings = Settings::new(Mode::Reverse { host: HostRule::Keep });
         change(&mut settings);
         let upstream =
             UpstreamSettings { name: "up:1".to_owned(), tls: false, addresses: Vec::new(), weight: 1, route: None };
         let group = Group::new(GroupSettings::default(), vec![upstream]).unwrap();
         let parts = Parts::new(settings, WallClock::starting_at(UnixSeconds(0)));
-        Shared::new(Parts { group: Some(Arc::new(group)), ..parts }).unwrap()
+        SharedState::new(Parts { group: Some(Arc::new(group)), ..parts }).unwrap()
     }
 
-    fn passed_by(shared: &Shared, client: ClientInfo<'_>, request: &str) -> String {
+    fn passed_by(shared: &SharedState, client: ClientInfo<'_>, request: &str) -> String {
         let (mut server, mut storage) = (ServerConnection::new(), FieldStorage::new());
         let progress = server.receive(request.as_bytes(), false, &Limits::default(), &mut storage);
         let Ok(Progress::Head { head, .. }) = progress else { panic!("{request}: {progress:?}") };

@@ -35,7 +35,7 @@ use super::tables::{Client, Exchange};
 use crate::counters::RequestOutcome;
 use crate::failure::{Failure, SharedFailure};
 use crate::settings::Settings;
-use crate::shared::{Role, Shared};
+use crate::shared_state::{Role, SharedState};
 use crate::upstream_request::{self, is_for_others};
 
 impl Context<'_> {
@@ -276,7 +276,7 @@ impl Role {
     }
 }
 
-impl Shared {
+impl SharedState {
     /// Whether there is a cache. [Replayed requests](super::relay_replay) bypass it, so with a cache none are recorded.
     pub(super) fn has_cache(&self) -> bool {
         self.cache.is_some()

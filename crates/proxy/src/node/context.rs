@@ -8,7 +8,7 @@ use breme_server::{CachedDate, ServerShard};
 use slab::Slab;
 
 use super::buffers::Buffers;
-use super::health::Checks;
+use super::health_checks::Checks;
 use super::hit_replay_cache::{CapturedHit, HitReplayCache};
 use super::keys::{ClientKey, ExchangeKey, Owner, Owners, UpstreamKey};
 use super::log_entry::{LogEntry, LoggedRequest};
@@ -16,7 +16,7 @@ use super::pool::Pools;
 use super::relay_replay_cache::RelayReplayCache;
 use super::tables::{Client, Connecting, Exchange, UpstreamConnection};
 use crate::counters::ShardCounts;
-use crate::shared::Shared;
+use crate::shared_state::SharedState;
 
 /// The state of one shard.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub(super) struct ShardState {
 }
 
 impl ShardState {
-    pub(super) fn new(shared: &Shared, shard: Shard) -> Self {
+    pub(super) fn new(shared: &SharedState, shard: Shard) -> Self {
         Self {
             counts: shared.counters.add_shard(),
             server: ServerShard::default(),
@@ -105,7 +105,7 @@ impl ShardState {
     }
 
     /// Discards entries that depend on the old settings.
-    pub(super) fn clear_replay_caches(&mut self, shared: &Shared) {
+    pub(super) fn clear_replay_caches(&mut self, shared: &SharedState) {
         self.relay_replay = RelayReplayCache::new(shared.settings.seed);
         self.hit_replay = HitReplayCache::new(shared.settings.seed);
     }
@@ -113,7 +113,7 @@ impl ShardState {
 
 /// One event in one shard.
 pub(super) struct Context<'a> {
-    pub(super) shared: &'a Shared,
+    pub(super) shared: &'a SharedState,
     pub(super) node: &'a mut ShardState,
     pub(super) now: Instant,
     pub(super) actions: &'a mut Actions,

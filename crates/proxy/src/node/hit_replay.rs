@@ -109,7 +109,7 @@ impl Context<'_> {
     }
 }
 
-impl crate::shared::Shared {
+impl crate::shared_state::SharedState {
     /// Whether no rate limit applies.
     fn can_replay(&self) -> bool {
         self.settings.clients.requests_per_second == 0

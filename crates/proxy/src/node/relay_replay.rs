@@ -23,7 +23,7 @@ use super::route::joined_cookies;
 use super::stage::{PreparedRequest, Stage, Wait};
 use super::tables::Exchange;
 use crate::access_log::Completion;
-use crate::shared::Role;
+use crate::shared_state::Role;
 use crate::upstream_request::{ClientInfo, write_client};
 
 /// The end of a head to which the balancer's cookie was added.

@@ -18,7 +18,7 @@ use super::stage::{Following, PreparedRequest, Stage, Wait};
 use super::tables::{Exchange, MethodClass, RequestContent, RequestInfo};
 use crate::failure::Failure;
 use crate::settings::HostRule;
-use crate::shared::{Role, Shared};
+use crate::shared_state::{Role, SharedState};
 use crate::upstream_request::{self, ClientInfo, ForwardOptions};
 
 impl Context<'_> {
@@ -246,7 +246,7 @@ impl Role {
     }
 }
 
-impl Shared {
+impl SharedState {
     /// A hash of the target, equal in all shards and in all proxies with the same seed.
     fn key_hash(&self, head: &RequestHead<'_, '_>) -> u64 {
         let (path, query) = match head.target {

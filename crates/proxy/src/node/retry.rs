@@ -22,7 +22,7 @@ use super::keys::ExchangeKey;
 use super::stage::{BodyMode, Stage, Wait};
 use super::tables::{Exchange, Route};
 use crate::failure::Failure;
-use crate::shared::{Role, Shared};
+use crate::shared_state::{Role, SharedState};
 
 /// Addresses tried of one host.
 pub(super) const ADDRESSES_TRIED_MAX: usize = 4;
@@ -67,7 +67,7 @@ impl Route {
     }
 }
 
-impl Shared {
+impl SharedState {
     /// Takes a retry from the budget.
     fn take_retry(&self, now: Instant) -> bool {
         let percent = self.settings.retry_percent_max;

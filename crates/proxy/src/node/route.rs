@@ -13,9 +13,9 @@ use super::stage::Wait;
 use super::tables::Route;
 use crate::failure::Failure;
 use crate::resolver::{Requester, Resolution, ResolveError};
-use crate::shared::Role;
+use crate::shared_state::Role;
 use crate::targets::{TargetRefusal, TargetRules, split_authority};
-use crate::tls_names::TlsNames;
+use crate::tls_client_ids::TlsClientIds;
 
 /// Cookie lines evaluated by the balancer.
 const COOKIE_LINES_MAX: usize = 8;
@@ -57,7 +57,7 @@ impl Context<'_> {
 
 impl Route {
     /// The endpoint to connect to.
-    pub(super) fn endpoint(&self, tls_clients: &TlsNames) -> Result<EndpointKey, Failure> {
+    pub(super) fn endpoint(&self, tls_clients: &TlsClientIds) -> Result<EndpointKey, Failure> {
         match self {
             Self::Upstream { choice, .. } if choice.tls => {
                 let client = tls_clients.client(&choice.name).ok_or(Failure::NoTlsClient)?;

@@ -13,7 +13,7 @@ use breme_http1::{ClientConnection, ClientProgress, FieldStorage, RequestEncoder
 use breme_node::{Actions, Close, ConnectTicket, Connected, ConnectionId, Endpoint, Received, ShardId};
 
 use super::keys::{CheckNumber, Owner, Owners};
-use crate::shared::Shared;
+use crate::shared_state::SharedState;
 use crate::upstream_request::host_of;
 
 /// Longest interval between looks for due checks, since the list may change, or checks may be enabled.
@@ -21,7 +21,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Checks in one event.
 pub(super) struct CheckContext<'a> {
-    pub(super) shared: &'a Shared,
+    pub(super) shared: &'a SharedState,
     pub(super) checks: &'a mut Checks,
     pub(super) owners: &'a mut Owners,
     pub(super) now: Instant,
@@ -204,7 +204,7 @@ pub(super) struct RunningCheck {
 }
 
 impl Checks {
-    pub(super) fn new(shared: &Shared, shard: ShardId) -> Self {
+    pub(super) fn new(shared: &SharedState, shard: ShardId) -> Self {
         let due = if shared.role.group().is_some() && shard.0 == 0 { Instant::ZERO } else { Instant::FAR };
         Self { running: Vec::new(), count: 0, due }
     }

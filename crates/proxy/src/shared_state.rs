@@ -21,12 +21,12 @@ use crate::resolver::Resolver;
 use crate::retry_budget::RetryBudget;
 use crate::settings::{HostRule, Mode, Settings};
 use crate::targets::TargetRules;
-use crate::tls_names::TlsNames;
+use crate::tls_client_ids::TlsClientIds;
 
-pub(crate) struct Shared {
+pub(crate) struct SharedState {
     pub(crate) settings: Settings,
     pub(crate) role: Role,
-    pub(crate) tls_clients: TlsNames,
+    pub(crate) tls_clients: TlsClientIds,
     pub(crate) trusted: ClientSet,
     /// Clients that may use PURGE.
     pub(crate) purgers: ClientSet,
@@ -46,7 +46,7 @@ pub(crate) enum Role {
     Forward { rules: TargetRules, resolver: Arc<dyn Resolver> },
 }
 
-impl Shared {
+impl SharedState {
     pub(crate) fn new(parts: Parts) -> Result<Self, SettingsError> {
         let Parts { settings, group, tls_clients, resolver, access_log, clock, cache } = parts;
         let pseudonym = &settings.identity.pseudonym;
@@ -127,8 +127,8 @@ impl Role {
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for SharedState {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Shared").field("settings", &self.settings).finish_non_exhaustive()
+        formatter.debug_struct("SharedState").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
