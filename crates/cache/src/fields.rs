@@ -37,8 +37,8 @@ pub(crate) struct ForwardedFields<'r, 'a, 'f>(pub(crate) &'r Request<'a, 'f>);
 impl FieldValues for ForwardedFields<'_, '_, '_> {
     fn values<'s>(&'s self, name: &'s str) -> impl Iterator<Item = &'s [u8]> {
         let fields: Fields<'s, 's> = self.0.fields;
-        let is_heard = !(self.0.is_stripped)(name);
-        fields.all(name).filter(move |_| is_heard)
+        let is_forwarded = !(self.0.is_stripped)(name);
+        fields.all(name).filter(move |_| is_forwarded)
     }
 }
 

@@ -7,31 +7,30 @@
 
 use std::collections::BTreeMap;
 
-pub mod answers;
 mod chunks;
 mod framing;
 mod lines;
 mod pieces;
-mod published;
+mod published_attacks;
+pub mod responses;
 
 pub use pieces::{Attack, HIDDEN_TARGET, Reading};
 
-/// Every case, once.
 #[must_use]
 pub fn attacks() -> Vec<Attack> {
     let mut known = BTreeMap::new();
-    for attack in made() {
+    for attack in generated() {
         known.entry(attack.send.clone()).or_insert(attack);
     }
     known.into_values().collect()
 }
 
-/// Every case, some of them several times: one byte at two positions can result in the same line.
-fn made() -> Vec<Attack> {
+/// Some cases several times: one byte at two positions can result in the same line.
+fn generated() -> Vec<Attack> {
     let mut attacks = lines::attacks();
     attacks.extend(framing::attacks());
     attacks.extend(chunks::attacks());
-    attacks.extend(published::attacks());
+    attacks.extend(published_attacks::attacks());
     attacks
 }
 
@@ -40,12 +39,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_says_two_things_of_one_case() {
+    fn each_case_has_one_reading() {
         let attacks = attacks();
         assert!(attacks.len() > 6_000, "{}", attacks.len());
         let readings: BTreeMap<&[u8], Reading> =
             attacks.iter().map(|attack| (&attack.send[..], attack.reading)).collect();
-        for attack in made() {
+        for attack in generated() {
             assert_eq!(readings.get(&attack.send[..]), Some(&attack.reading), "{}", attack.name);
         }
     }

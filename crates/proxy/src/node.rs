@@ -118,14 +118,14 @@ impl Node for ProxyNode {
         let is_secured = self.shared.settings.secured_listeners.contains(&accepted.listener);
         let address = accepted.peer.map(|peer| peer.ip());
         let is_trusted = self.shared.is_trusted(address);
-        let entrance = match is_trusted {
+        let admission = match is_trusted {
             true => Admission::Uncounted,
             false => self.shared.clients.admit(now, address, &self.shared.settings.clients),
         };
-        if entrance == Admission::Closed {
+        if admission == Admission::Closed {
             return actions.close(id, Close::Abort);
         }
-        let is_counted = entrance == Admission::Counted;
+        let is_counted = admission == Admission::Counted;
         let client = ClientState::new(accepted, is_secured, is_trusted, is_counted);
         let key = ClientKey::new(self.state.clients.insert(Client::new(id, now, client)));
         self.state.owners.set(id, Owner::Client(key));

@@ -5,17 +5,17 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
-use breme_conformance::desync::answers::{AnswerAttack, AnswerReading, CONTENT, POISON, attacks};
+use breme_conformance::desync::responses::{CONTENT, POISON, ResponseAttack, ResponseReading, attacks};
 
 use crate::caller::{Caller, Heard};
 use crate::harness::{DRIVERS, Site, is_of_a_time_out, serve_each};
 
 /// An origin that responds to `/N` with the bytes of attack number N, and otherwise with the target.
-fn origin(attacks: Arc<Vec<AnswerAttack>>) -> SocketAddr {
+fn origin(attacks: Arc<Vec<ResponseAttack>>) -> SocketAddr {
     serve_each(move |stream| serve(stream, &attacks))
 }
 
-fn serve(stream: TcpStream, attacks: &[AnswerAttack]) -> Option<()> {
+fn serve(stream: TcpStream, attacks: &[ResponseAttack]) -> Option<()> {
     stream.set_nodelay(true).ok()?;
     let mut input = BufReader::new(stream);
     loop {
@@ -42,12 +42,12 @@ fn exchange(caller: &mut Caller, target: &str) -> Result<Heard, String> {
 }
 
 /// Whether this is an acceptable result.
-fn is_right(reading: AnswerReading, heard: &Heard) -> bool {
+fn is_right(reading: ResponseReading, heard: &Heard) -> bool {
     let is_error = matches!(heard, Heard::Answer(answered) if answered.status == 502 && !answered.content.ends_with(POISON.as_bytes()));
     match reading {
-        AnswerReading::Refused => is_error,
-        AnswerReading::RefusedOrCut => is_error || matches!(heard, Heard::Cut(_)),
-        AnswerReading::Whole(status) => {
+        ResponseReading::Refused => is_error,
+        ResponseReading::RefusedOrCut => is_error || matches!(heard, Heard::Cut(_)),
+        ResponseReading::Whole(status) => {
             let content = if status == 200 { CONTENT } else { "" };
             matches!(heard, Heard::Answer(answered) if answered.status == status && answered.content == content.as_bytes())
         }
@@ -55,7 +55,7 @@ fn is_right(reading: AnswerReading, heard: &Heard) -> bool {
 }
 
 /// The error in one case, if any. On each connection other requests precede and follow it.
-fn judge(number: usize, attack: &AnswerAttack, proxy: SocketAddr, between: &mut Caller) -> Result<(), String> {
+fn judge(number: usize, attack: &ResponseAttack, proxy: SocketAddr, between: &mut Caller) -> Result<(), String> {
     let mut caller = Caller::new(proxy);
     let heard = exchange(&mut caller, &format!("/{number}"))?;
     if !is_right(attack.reading, &heard) {
@@ -95,7 +95,7 @@ fn run(driver: &str, share: usize, of: usize) -> Vec<String> {
 }
 
 /// Every other case through a cache. Returns the failed cases, and how they failed.
-fn run_with(driver: &str, time: &str, attacks: &Arc<Vec<AnswerAttack>>, numbers: &[usize]) -> Vec<(usize, String)> {
+fn run_with(driver: &str, time: &str, attacks: &Arc<Vec<ResponseAttack>>, numbers: &[usize]) -> Vec<(usize, String)> {
     let patience = ["--response-timeout", time, "--between-bytes-timeout", time];
     let proxies = [&[][..], &["--cache-memory", "16MiB"]].map(|more| {
         let proxy = Site::proxy(origin(Arc::clone(attacks)), driver, &[&patience[..], more].concat());

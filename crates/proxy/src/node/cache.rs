@@ -256,7 +256,7 @@ impl Exchange {
             Failure::NoUpstream(_) | Failure::Connect(_) | Failure::NoTlsClient | Failure::Resolve(_) => {
                 FetchError::Unreachable(response_head)
             }
-            Failure::ConnectionLost | Failure::UpstreamDown | Failure::Answer(_) | Failure::HeadTimeout => {
+            Failure::ConnectionLost | Failure::UpstreamDown | Failure::InvalidResponse(_) | Failure::HeadTimeout => {
                 FetchError::NoResponse(response_head)
             }
             _ => FetchError::Request,
@@ -292,8 +292,8 @@ impl SharedState {
             Target::Origin { path, query } | Target::Absolute { path, query, .. } => (path, query),
             Target::Authority(_) | Target::Asterisk => return None,
         };
-        let is_believed = client.is_some_and(|client| client.state.is_trusted);
-        let is_stripped: fn(&str) -> bool = if is_believed { |_| false } else { is_for_others };
+        let is_trusted = client.is_some_and(|client| client.state.is_trusted);
+        let is_stripped: fn(&str) -> bool = if is_trusted { |_| false } else { is_for_others };
         if head.requests_upgrade {
             return None;
         }

@@ -208,7 +208,9 @@ fn failure_outcome(failure: &Failure) -> UpstreamOutcome {
         Failure::HeadTimeout | Failure::ReadTimeout | Failure::TotalTimeout | Failure::SendTimeout => {
             UpstreamOutcome::TimedOut
         }
-        Failure::ConnectionLost | Failure::UpstreamDown | Failure::Answer(_) => UpstreamOutcome::ConnectionLost,
+        Failure::ConnectionLost | Failure::UpstreamDown | Failure::InvalidResponse(_) => {
+            UpstreamOutcome::ConnectionLost
+        }
         _ => UpstreamOutcome::Abandoned,
     }
 }

@@ -107,7 +107,7 @@ impl Context<'_> {
     fn handle_response_error(&mut self, exchange_key: ExchangeKey, error: ClientError) -> ResponseStep {
         let is_begun = self.exchange(exchange_key).is_some_and(|exchange| exchange.stage.has_response());
         if is_begun || error != ClientError::ClosedEarly {
-            self.fail(exchange_key, &Failure::Answer(error));
+            self.fail(exchange_key, &Failure::InvalidResponse(error));
         } else {
             self.handle_upstream_eof(exchange_key, Close::Graceful);
         }

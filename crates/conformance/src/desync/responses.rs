@@ -5,7 +5,7 @@
 
 use super::framing::{CODINGS, is_proper, odd_lines};
 use super::pieces::{is_blank, odd_bytes, shown};
-use super::published::forked_contents;
+use super::published_attacks::forked_contents;
 
 /// The content of the second response.
 pub const POISON: &str = "poison";
@@ -14,16 +14,16 @@ pub const CONTENT: &str = "abc";
 
 /// Bytes that an origin sends at once for one GET request.
 #[derive(Clone, Debug)]
-pub struct AnswerAttack {
+pub struct ResponseAttack {
     pub name: String,
     pub send: Vec<u8>,
     /// The only allowed interpretation.
-    pub reading: AnswerReading,
+    pub reading: ResponseReading,
 }
 
 /// Allowed interpretations of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AnswerReading {
+pub enum ResponseReading {
     /// Invalid: the client gets an error from the proxy.
     Refused,
     /// Its head is valid but not its content: an error, or a response that is detectably truncated.
@@ -32,10 +32,10 @@ pub enum AnswerReading {
     Whole(u16),
 }
 
-use AnswerReading::{Refused, RefusedOrCut, Whole};
+use ResponseReading::{Refused, RefusedOrCut, Whole};
 
 #[must_use]
-pub fn attacks() -> Vec<AnswerAttack> {
+pub fn attacks() -> Vec<ResponseAttack> {
     let mut attacks = status_lines();
     attacks.extend(lengths());
     attacks.extend(codings());
@@ -50,8 +50,8 @@ fn poison() -> String {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{POISON}", POISON.len())
 }
 
-fn attack(name: &str, send: Vec<u8>, reading: AnswerReading) -> AnswerAttack {
-    AnswerAttack { name: format!("{name}: {}", shown(&send[..send.len().min(200)])), send, reading }
+fn attack(name: &str, send: Vec<u8>, reading: ResponseReading) -> ResponseAttack {
+    ResponseAttack { name: format!("{name}: {}", shown(&send[..send.len().min(200)])), send, reading }
 }
 
 /// A response with these field lines (without the last line's end), this content, and the second response.
@@ -59,7 +59,7 @@ fn answer(fields: impl AsRef<[u8]>, content: &str) -> Vec<u8> {
     [b"HTTP/1.1 200 OK\r\n", fields.as_ref(), b"\r\n\r\n", content.as_bytes(), poison().as_bytes()].concat()
 }
 
-fn status_lines() -> Vec<AnswerAttack> {
+fn status_lines() -> Vec<ResponseAttack> {
     let odd = odd_bytes().flat_map(|odd| {
         let at = |front: &str, back: &str| [front.as_bytes(), &[odd], back.as_bytes()].concat();
         let in_reason = if is_blank(odd) || odd >= 0x80 { Whole(200) } else { Refused };
@@ -110,7 +110,7 @@ fn status_lines() -> Vec<AnswerAttack> {
         .collect()
 }
 
-fn lengths() -> Vec<AnswerAttack> {
+fn lengths() -> Vec<ResponseAttack> {
     let values = [
         "+3",
         "-3",
@@ -160,7 +160,7 @@ fn lengths() -> Vec<AnswerAttack> {
 }
 
 /// A coding with a length, and alone.
-fn codings() -> Vec<AnswerAttack> {
+fn codings() -> Vec<ResponseAttack> {
     let odd = odd_lines("Transfer-Encoding", "chunked");
     let lines = CODINGS.iter().map(|coding| (coding.to_vec(), is_proper(coding))).chain(odd);
     let lines = lines.filter(|(line, _)| !is_lookalike(line));
@@ -192,7 +192,7 @@ fn is_lookalike(line: &[u8]) -> bool {
     names.iter().any(|name| line.starts_with(name.as_bytes()))
 }
 
-fn chunks() -> Vec<AnswerAttack> {
+fn chunks() -> Vec<ResponseAttack> {
     let odd = odd_bytes().flat_map(|odd| {
         let at = |front: &str, back: &str| [front.as_bytes(), &[odd], back.as_bytes()].concat();
         [
@@ -240,7 +240,7 @@ fn chunks() -> Vec<AnswerAttack> {
         .collect()
 }
 
-fn fields() -> Vec<AnswerAttack> {
+fn fields() -> Vec<ResponseAttack> {
     let odd = odd_bytes().flat_map(|odd| {
         let at = |front: &str, back: &str| [front.as_bytes(), &[odd], back.as_bytes()].concat();
         let in_value = if is_blank(odd) || odd >= 0x80 { Whole(200) } else { Refused };
@@ -265,12 +265,12 @@ fn fields() -> Vec<AnswerAttack> {
         .collect()
 }
 
-fn interim_answers() -> Vec<AnswerAttack> {
+fn interim_answers() -> Vec<ResponseAttack> {
     let last = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc";
     let before = |interim: &str, reading| {
         attack("interim answers", [interim.as_bytes(), last.as_bytes(), poison().as_bytes()].concat(), reading)
     };
-    let mut attacks: Vec<AnswerAttack> = [
+    let mut attacks: Vec<ResponseAttack> = [
         ("HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n", Whole(200)),
         ("HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n", Whole(200)),
         ("HTTP/1.1 100 Continue\r\n\r\n", Whole(200)),
@@ -293,7 +293,7 @@ fn interim_answers() -> Vec<AnswerAttack> {
 }
 
 /// Statuses without content, whatever the fields (RFC 9112, section 6.3).
-fn without_content() -> Vec<AnswerAttack> {
+fn without_content() -> Vec<ResponseAttack> {
     let framings = ["Content-Length: 3", "Transfer-Encoding: chunked", "Content-Length: 0", "X: y"];
     let made = [204, 304].into_iter().flat_map(|status| {
         framings.map(|framing| {
