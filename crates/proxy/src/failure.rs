@@ -117,16 +117,10 @@ impl Failure {
     }
 
     /// The completion of an exchange with this failure. Violated rules are not the upstream's fault.
-    pub(crate) const fn completion(&self) -> Completion {
+    pub(crate) fn completion(&self) -> Completion {
         match self {
-            Self::Target(_)
-            | Self::NoTunnels
-            | Self::NotAbsolute
-            | Self::NeedsTunnel
-            | Self::HopsExhausted
-            | Self::MayNotPurge
-            | Self::NothingToPurge
-            | Self::RateLimited(_) => Completion::ClientFailed,
+            Self::Target(_) => Completion::ClientFailed,
+            _ if self.error_type().is_none() => Completion::ClientFailed,
             _ => Completion::UpstreamFailed,
         }
     }

@@ -12,7 +12,7 @@ use breme_node::{Close, PRESSURE_TURN};
 use breme_proxy::{ProxyCounts, RequestOutcome, Settings};
 use breme_sim::{AmountRange, Network};
 use breme_testkit::{Ending, Script};
-use support::{Acts, Play, head, silent, text};
+use support::{Acts, Play, failure, head, later, silent, text};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
 const DATE: &str = "Date: Sun, 06 Nov 1994 08:49:37 GMT";
@@ -52,12 +52,12 @@ fn stored(more: &str, content: &str, age: u64, said: &str) -> String {
         + content
 }
 
-/// The same, generated this many seconds after the start.
-fn later(seconds: u64, answer: impl Into<String>) -> String {
-    answer.into().replace("08:49:37", &format!("08:49:{}", 37 + seconds))
-}
-
 const FRESH: &str = "Cache-Control: max-age=60";
+
+/// The request `GET` with one more header line.
+fn get_with(line: &str) -> String {
+    GET.replace("\r\n\r\n", &format!("\r\n{line}\r\n\r\n"))
+}
 
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -76,7 +76,7 @@ fn serves_stored_response_without_upstream() {
         .wait(seconds(2))
         .send(text(head_request))
         .expect(text(head_answer))
-        .send(text(GET.replace("\r\n\r\n", "\r\nRange: bytes=1-2\r\n\r\n")))
+        .send(text(get_with("Range: bytes=1-2")))
         .expect(text(
             head(&[
                 "HTTP/1.1 206 Partial Content",
@@ -279,7 +279,7 @@ fn serves_stale_during_one_refresh() {
         .send(GET)
         .expect(text(later(7, stored(fresh, "two", 6, "hit; ttl=94"))))
         .part();
-    let validate = GET.replace("\r\n\r\n", "\r\nIf-None-Match: \"1\"\r\n\r\n");
+    let validate = get_with("If-None-Match: \"1\"");
     let upstream = Acts::new().expect(GET).send(origin(more, "one")).close(Close::Graceful);
     let refresh = Acts::new().expect(validate).wait(seconds(2)).send(later(7, origin(fresh, "two")));
     let counts = play(vec![first], vec![upstream, refresh]);
@@ -290,7 +290,7 @@ fn serves_stale_during_one_refresh() {
 fn revalidation_304_is_not_relayed() {
     let more = "Cache-Control: max-age=2\r\nETag: \"1\"";
     let fresh = "ETag: \"1\"\r\nCache-Control: max-age=100";
-    let validate = GET.replace("\r\n\r\n", "\r\nIf-None-Match: \"1\"\r\n\r\n");
+    let validate = get_with("If-None-Match: \"1\"");
     let not_modified = head(&["HTTP/1.1 304 Not Modified", "ETag: \"1\"", "Cache-Control: max-age=100"]);
     let client = Script::new()
         .connect()
@@ -327,13 +327,13 @@ fn revalidation_304_is_not_relayed() {
 fn revalidation_304_with_other_validator_fetches_response() {
     let more = "Cache-Control: max-age=2\r\nETag: \"1\"";
     let fresh = "Cache-Control: max-age=100\r\nETag: \"2\"";
-    let validate = GET.replace("\r\n\r\n", "\r\nIf-None-Match: \"1\"\r\n\r\n");
+    let validate = get_with("If-None-Match: \"1\"");
     let client = Script::new()
         .connect()
         .send(GET)
         .expect(text(relayed(more, "one", "fwd=uri-miss; stored")))
         .wait(seconds(3))
-        .send(text(GET.replace("\r\n\r\n", "\r\nIf-None-Match: \"0\"\r\n\r\n")))
+        .send(text(get_with("If-None-Match: \"0\"")))
         .expect(text(later(3, relayed(fresh, "two", "fwd=stale; stored"))))
         .send(GET)
         .expect(text(later(3, stored(fresh, "two", 0, "hit; ttl=100"))))
@@ -565,7 +565,7 @@ fn stores_post_response_unless_invalidated_meanwhile() {
 
 #[test]
 fn stores_and_joins_partial_responses() {
-    let range = |bytes: &str| GET.replace("\r\n\r\n", &format!("\r\nRange: bytes={bytes}\r\n\r\n"));
+    let range = |bytes: &str| get_with(&format!("Range: bytes={bytes}"));
     let more = |place: &str| format!("{FRESH}\r\nETag: \"1\"\r\nContent-Range: bytes {place}/10");
     let as_part = |answer: String| answer.replace("200 OK", "206 Partial Content");
     let hit = |place: &str, content: &str| {
@@ -597,9 +597,7 @@ fn stores_and_joins_partial_responses() {
 /// error.
 #[test]
 fn followers_of_failed_fetch_fail_at_once() {
-    let text_ = "Proxy error: the upstream refused the connection.\n";
-    let error = "Proxy-Status: breme; error=connection_refused";
-    let got = failure("502 Bad Gateway", error, text_);
+    let got = failure(502, "connection_refused", "the upstream refused the connection");
     let clients = (0..20).map(|_| Script::new().connect().send(GET).expect(text(&got)).part()).collect();
     let play =
         Play { cache: Some(cache()), has_dead_upstream: true, upstreams: Vec::new(), ..Play::new(clients, Vec::new()) };
@@ -610,9 +608,8 @@ fn followers_of_failed_fetch_fail_at_once() {
 /// A silent upstream gets two requests, not one per waiting client.
 #[test]
 fn silent_upstream_gets_two_requests() {
-    let content = "Proxy error: the upstream closed the connection before it sent a response.\n";
-    let error = "Proxy-Status: breme; error=connection_terminated";
-    let got = failure("502 Bad Gateway", error, content);
+    let reason = "the upstream closed the connection before it sent a response";
+    let got = failure(502, "connection_terminated", reason);
     let client_at = |seconds: u64| Script::new().connect().send(GET).expect(text(later(seconds, &got))).part();
     let clients = std::iter::once(client_at(1)).chain((0..19).map(|_| client_at(2))).collect();
     let gives_up = || Acts::new().expect(GET).wait(seconds(1)).close(Close::Graceful);
@@ -629,13 +626,6 @@ fn silent_upstream_gets_two_requests() {
     let answers = Acts::new().expect(GET).wait(seconds(1)).send(later(2, origin(FRESH, "hello"))).expect_end();
     let counts = play([first, second].into_iter().chain(others).collect(), vec![gives_up(), answers]);
     assert_eq!((counts.connects, counts.answers_of_class(2)), (2, 19));
-}
-
-/// The error that a client gets if there is no response.
-fn failure(status: &str, error: &str, content: &str) -> String {
-    let length = format!("Content-Length: {}", content.len());
-    let kind = "Content-Type: text/plain; charset=utf-8";
-    head(&[&format!("HTTP/1.1 {status}"), &length, DATE, kind, "Cache-Control: no-store", error]) + content
 }
 
 /// Followers that leave have no effect, whether by a reset or (if configured) by a half-close; the others get the
@@ -672,7 +662,7 @@ fn surrogate_keys_are_not_relayed() {
     let cache = Cache::new(settings).unwrap();
     let fields = "Cache-Control: max-age=60\r\nETag: \"e\"";
     let keyed = "Surrogate-Key: one two\r\nCache-Control: max-age=60\r\nXKEY: three\r\nETag: \"e\"";
-    let with = |line: &str| text(GET.replace("\r\n\r\n", &format!("\r\n{line}\r\n\r\n")));
+    let with = |line: &str| text(get_with(line));
     let hit = ["Age: 2", "Cache-Status: breme; hit; ttl=58"];
     let part = [
         "HTTP/1.1 206 Partial Content",

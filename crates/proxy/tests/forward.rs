@@ -10,10 +10,9 @@ use std::time::Duration;
 use breme_base::{Instant, UnixSeconds, WallClock};
 use breme_node::{Accepted, Action, Connected, ConnectionId, ListenerId, Node};
 use breme_proxy::{ForwardRules, HostRule, Identity, Mode, Parts, Proxy, Settings};
-use breme_sim::Network;
 use breme_testkit::Script;
 use support::driven::Driven;
-use support::{Acts, Names, Play, THEN, head, silent, text};
+use support::{Acts, Names, Play, THEN, error_response, head, loop_detected, on_all_networks, silent, text};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: x\r\n\r\nhello";
@@ -35,15 +34,6 @@ fn play(clients: Vec<Script>, upstream: Vec<Acts>) -> Play {
         .with("inside.example", &["127.0.0.1", "::ffff:192.168.0.1", "fe80::1"])
         .with("else.test", &["1.1.1.1"]);
     Play { settings: forward(), names, ..Play::new(clients, upstream) }
-}
-
-fn on_all_networks(story: impl Fn() -> Play) {
-    story().run();
-    for seed in 0..12 {
-        for network in [Network::rough(), Network::bytewise()] {
-            Play { seed, network, ..story() }.run();
-        }
-    }
 }
 
 fn failure(status: &str, name: &str, error: Option<&str>, reason: &str, connection: &[&str]) -> String {
@@ -164,15 +154,7 @@ fn rejects_forbidden_targets() {
 #[test]
 fn detects_loops() {
     let own = "breme (cffe71e5)";
-    let content = "Proxy error: the request has already passed through this proxy (forwarding loop).\n";
-    let looped = head(&[
-        "HTTP/1.1 508 Loop Detected",
-        &format!("Content-Length: {}", content.len()),
-        "Date: Sun, 06 Nov 1994 08:49:37 GMT",
-        "Content-Type: text/plain; charset=utf-8",
-        "Cache-Control: no-store",
-        "Proxy-Status: breme; error=proxy_loop_detected",
-    ]) + content;
+    let looped = loop_detected();
     let answer = head(&["HTTP/1.1 200 OK", "Content-Length: 5", "Date: x", "Via: 1.1 breme"]) + "hello";
     for (mode, target) in [(forward().mode, "http://a.example/"), (Mode::Reverse { host: HostRule::Keep }, "/")] {
         let mut settings = forward();
@@ -201,14 +183,7 @@ fn counts_max_forwards() {
     let methods = "Allow: GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS, CONNECT";
     let options = head(&["HTTP/1.1 200 OK", "Content-Length: 0", date, methods]);
     let content = "Proxy error: Max-Forwards is 0, and this proxy does not support TRACE.\n";
-    let trace = head(&[
-        "HTTP/1.1 405 Method Not Allowed",
-        &format!("Content-Length: {}", content.len()),
-        date,
-        "Content-Type: text/plain; charset=utf-8",
-        "Cache-Control: no-store",
-        methods,
-    ]) + content;
+    let trace = error_response(405, &[methods], content);
     let script = Script::new().connect().send(text(request(5))).expect(HELLO);
     let script = script.send(text(request(0))).expect(text(options.clone()));
     // The whole server (RFC 9110, 9.3.7), and a method whose final recipient the proxy cannot be.

@@ -7,9 +7,8 @@ mod support;
 use std::time::Duration;
 
 use breme_node::Close;
-use breme_sim::Network;
 use breme_testkit::{Ending, Script};
-use support::{Acts, Play, head, text};
+use support::{Acts, Play, failure, head, on_all_networks, text};
 
 const SECOND: Duration = Duration::from_secs(1);
 const CANARY: &str = "GET /canary HTTP/1.1\r\nHost: a.example\r\n\r\n";
@@ -18,15 +17,6 @@ const SINGS: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: x\r\n\r\ntwee
 
 fn answers(acts: Acts, request: &str, answer: &str) -> Acts {
     acts.expect(request).send(answer)
-}
-
-fn on_all_networks(story: impl Fn() -> Play) {
-    story().run();
-    for seed in 0..12 {
-        for network in [Network::rough(), Network::bytewise()] {
-            Play { seed, network, ..story() }.run();
-        }
-    }
 }
 
 // Content that is left unread after an early response.
@@ -55,15 +45,7 @@ fn drains_body_after_early_response() {
 #[test]
 fn drains_body_after_own_response() {
     let post = head(&["POST /a HTTP/1.1", "Host: a.example", &format!("Content-Length: {}", SMUGGLED.len())]);
-    let content = "Proxy error: the upstream refused the connection.\n";
-    let refused = head(&[
-        "HTTP/1.1 502 Bad Gateway",
-        &format!("Content-Length: {}", content.len()),
-        "Date: Sun, 06 Nov 1994 08:49:37 GMT",
-        "Content-Type: text/plain; charset=utf-8",
-        "Cache-Control: no-store",
-        "Proxy-Status: breme; error=connection_refused",
-    ]) + content;
+    let refused = failure(502, "connection_refused", "the upstream refused the connection");
     on_all_networks(|| {
         let script = Script::new().connect().send(text(post.clone() + SMUGGLED + &post + SMUGGLED));
         let script = script.expect(text(refused.clone() + &refused)).part();

@@ -12,7 +12,7 @@ use breme_base::{Instant, UnixSeconds, WallClock};
 use breme_node::{Accepted, Actions, ConnectionId, ListenerId, Node, Received, Shard, ShardId};
 use breme_proxy::{ClientLimits, Identity, Parts, Proxy, Settings};
 use breme_testkit::{Ending, Script};
-use support::{Acts, Play, head, silent, text, upstream_at};
+use support::{Acts, Play, error_response, head, later, silent, text, upstream_at};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\nhello";
@@ -27,16 +27,9 @@ fn requests(count: usize) -> Acts {
 }
 
 /// At 08:49 and this second.
-fn too_many(second: u32) -> String {
-    let reason = "Proxy error: too many requests from your address; retry in 1 s.\n";
-    head(&[
-        "HTTP/1.1 429 Too Many Requests",
-        &format!("Content-Length: {}", reason.len()),
-        &format!("Date: Sun, 06 Nov 1994 08:49:{second} GMT"),
-        "Content-Type: text/plain; charset=utf-8",
-        "Cache-Control: no-store",
-        "Retry-After: 1",
-    ]) + reason
+fn too_many(second: u64) -> String {
+    let content = "Proxy error: too many requests from your address; retry in 1 s.\n";
+    later(second - 37, error_response(429, &["Retry-After: 1"], content))
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod support;
 use breme_cache::Cache;
 use breme_proxy::{Identity, Settings};
 use breme_testkit::Script;
-use support::{Acts, Play, head, silent, text};
+use support::{Acts, Play, head, loop_detected, silent, text};
 
 const OWN: &str = "CDN-Loop: edge.example; mark=cde2f3e1";
 const OTHERS: [&str; 2] = ["CDN-Loop: first.example; x=\"y\", b", "cdn-loop: c; mark=12345678"];
@@ -21,19 +21,6 @@ fn named() -> Settings {
 
 fn get(lines: &[&str]) -> String {
     head(&[&["GET /a HTTP/1.1", "Host: a.example"], lines].concat())
-}
-
-fn looped() -> String {
-    let content = "Proxy error: the request has already passed through this proxy (forwarding loop).\n";
-    let lines = [
-        "HTTP/1.1 508 Loop Detected",
-        &format!("Content-Length: {}", content.len()),
-        "Date: Sun, 06 Nov 1994 08:49:37 GMT",
-        "Content-Type: text/plain; charset=utf-8",
-        "Cache-Control: no-store",
-        "Proxy-Status: breme; error=proxy_loop_detected",
-    ];
-    head(&lines) + content
 }
 
 /// Also for replayed requests.
@@ -67,7 +54,7 @@ fn rejects_own_mark() {
         let [sent, got] = lines.map(|lines| HELLO.replace("\r\nhello", lines));
         let first = Script::new().connect().send(text(get(&[]))).expect(text(if is_caching { &got } else { &sent }));
         let exchange = |client: Script, lines: &&[&str]| {
-            (0..3).fold(client, |client, _| client.send(text(get(lines))).expect(text(looped())))
+            (0..3).fold(client, |client, _| client.send(text(get(lines))).expect(text(loop_detected())))
         };
         let client = back.iter().fold(first, exchange).part();
         let upstream = Acts::new().expect(get(&[OWN])).send(&sent).expect_end();

@@ -17,7 +17,7 @@ use breme_proxy::{Parts, Proxy, QueueSettings, Settings};
 use breme_sim::{Network, Simulation, seeds};
 use breme_testkit::{Client, Script, Surroundings};
 use support::driven::Driven;
-use support::{Acts, Play, head, silent, text, upstream_at};
+use support::{Acts, Play, error_response, head, later, silent, text, upstream_at};
 
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\nhello";
 const SECOND: Duration = Duration::from_secs(1);
@@ -40,17 +40,10 @@ fn client(number: u32) -> Script {
     script.wait(Duration::from_millis(10)).connect().signal(number + 1).send(text(get(&number.to_string())))
 }
 
-fn full() -> String {
-    let reason = "Proxy error: every upstream is at its limit of outstanding requests.\n";
-    head(&[
-        "HTTP/1.1 503 Service Unavailable",
-        &format!("Content-Length: {}", reason.len()),
-        "Date: Sun, 06 Nov 1994 08:49:XX GMT",
-        "Content-Type: text/plain; charset=utf-8",
-        "Cache-Control: no-store",
-        "Retry-After: 1",
-        "Proxy-Status: breme; error=destination_unavailable",
-    ]) + reason
+fn full(second: u64) -> String {
+    let lines = ["Retry-After: 1", "Proxy-Status: breme; error=destination_unavailable"];
+    let content = "Proxy error: every upstream is at its limit of outstanding requests.\n";
+    later(second - 37, error_response(503, &lines, content))
 }
 
 #[test]
@@ -126,8 +119,8 @@ fn new_requests_do_not_overtake_queue() {
 fn queue_times_out_and_is_bounded() {
     let clients = vec![
         client(0).expect(HELLO).part(),
-        client(1).expect(text(full().replace("XX", "38"))).part(),
-        client(2).expect(text(full().replace("XX", "37"))).part(),
+        client(1).expect(text(full(38))).part(),
+        client(2).expect(text(full(37))).part(),
     ];
     let upstream = Acts::new().expect(get("0")).wait(SECOND * 5).send(HELLO).expect_end();
     let play = Play { settings: queueing(1, SECOND), group: one_at_a_time(), ..Play::new(clients, vec![upstream]) };

@@ -8,25 +8,14 @@ mod support;
 use std::time::Duration;
 
 use breme_node::Close;
-use breme_proxy::{ErrorPage, ErrorPages, HostRule, Mode, PageStatus, ProxyCounts, RequestOutcome, Settings};
-use breme_sim::Network;
+use breme_proxy::{ErrorPage, ErrorPages, HostRule, Mode, PageStatus, RequestOutcome, Settings};
 use breme_testkit::{Ending, Script};
-use support::{Acts, Play, head, silent, text};
+use support::{Acts, Play, check_on_all_networks, error_response, failure, head, later, silent, text};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
 const OTHER: &str = "GET /other HTTP/1.1\r\nHost: a.example\r\n\r\n";
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: x\r\n\r\nhello";
 const SECOND: Duration = Duration::from_secs(1);
-
-/// Plays a script on all kinds of networks without losses. `check` receives the counters.
-fn everywhere(story: impl Fn() -> Play, check: impl Fn(ProxyCounts)) {
-    check(story().run());
-    for seed in 0..12 {
-        for network in [Network::rough(), Network::bytewise()] {
-            check(Play { seed, network, ..story() }.run());
-        }
-    }
-}
 
 fn client() -> Script {
     Script::new().connect()
@@ -42,7 +31,7 @@ fn answers(acts: Acts, request: &str, answer: &str) -> Acts {
 
 /// One exchange: data sent and received by the client and the upstream. Both connections serve another one after it.
 fn one_exchange(sent: &str, passed: &str, answered: &str, got: &str) {
-    everywhere(
+    check_on_all_networks(
         || {
             let script = exchange(exchange(client(), sent, got), GET, HELLO).part();
             let upstream = answers(answers(Acts::new(), passed, answered), GET, HELLO).expect_end();
@@ -176,7 +165,7 @@ fn reframes_close_delimited_responses() {
     let counts = Play::new(vec![script], vec![upstream(), answers(Acts::new(), GET, HELLO)]).run();
     assert_eq!((counts.connects, counts.reuses), (2, 0));
     // For a client with HTTP/1.0 the end is that of the connection, as for the proxy.
-    everywhere(
+    check_on_all_networks(
         || {
             let old = head(&["GET /a HTTP/1.0", "Host: a.example"]);
             let got = head(&["HTTP/1.1 200 OK", "Connection: close", "Date: x"]) + "hello";
@@ -192,7 +181,7 @@ fn serves_http10_clients() {
     let stays = head(&["HTTP/1.1 200 OK", "Content-Length: 5", "Connection: keep-alive", "Date: x"]) + "hello";
     let leaving = head(&["GET /a HTTP/1.0"]);
     let leaves = head(&["HTTP/1.1 200 OK", "Content-Length: 5", "Connection: close", "Date: x"]) + "hello";
-    everywhere(
+    check_on_all_networks(
         || {
             let script = exchange(exchange(client(), &staying, &stays), &leaving, &leaves).part_after_end();
             let nameless = head(&["GET /a HTTP/1.1", "Host: up0.example:80"]);
@@ -206,7 +195,7 @@ fn serves_http10_clients() {
 fn uses_http10_upstreams() {
     let leaving = head(&["HTTP/1.0 200 OK", "Content-Length: 5", "Date: x"]) + "hello";
     let staying = head(&["HTTP/1.0 200 OK", "Connection: keep-alive", "Content-Length: 5", "Date: x"]) + "hello";
-    everywhere(
+    check_on_all_networks(
         || {
             let script = exchange(exchange(exchange(client(), GET, HELLO), GET, HELLO), GET, HELLO).part();
             let once = answers(Acts::new(), GET, &leaving).expect_end();
@@ -221,7 +210,7 @@ fn uses_http10_upstreams() {
 fn pipelining_keeps_order() {
     let request = |name: u32| head(&[&format!("GET /{name} HTTP/1.1"), "Host: a"]);
     let answer = |name: u32| head(&["HTTP/1.1 200 OK", "Content-Length: 1", "Date: x"]) + &name.to_string();
-    everywhere(
+    check_on_all_networks(
         || {
             let all = |of: &dyn Fn(u32) -> String| (0..8).map(of).collect::<String>();
             let script = exchange(client(), &all(&request), &all(&answer)).part();
@@ -281,7 +270,7 @@ fn relays_interim_responses() {
 fn waits_for_upstream_100() {
     let put = head(&["PUT /a HTTP/1.1", "Host: a.example", "Content-Length: 5", "Expect: 100-continue"]);
     let go_on = head(&["HTTP/1.1 100 Continue"]);
-    everywhere(
+    check_on_all_networks(
         || {
             let script = exchange(exchange(exchange(client(), &put, &go_on), "hello", HELLO), GET, HELLO).part();
             let upstream = answers(Acts::new(), &put, &go_on).expect("hello").send(HELLO);
@@ -297,7 +286,7 @@ fn refusal_replaces_100() {
     let no = |connection: &[&str]| {
         head(&[&["HTTP/1.1 403 Forbidden", "Content-Length: 0"], connection, &["Date: x"]].concat())
     };
-    everywhere(
+    check_on_all_networks(
         || {
             // It is unknown whether the content will be sent, so both connections are closed.
             let script = exchange(client(), &put, &no(&["Connection: close"])).part_after_end();
@@ -309,7 +298,7 @@ fn refusal_replaces_100() {
 
 #[test]
 fn closed_idle_connection_is_dropped() {
-    everywhere(
+    check_on_all_networks(
         || {
             let script = exchange(exchange(client(), GET, HELLO).wait(SECOND), GET, HELLO).part();
             let ends = answers(Acts::new(), GET, HELLO).close(Close::Graceful);
@@ -321,7 +310,7 @@ fn closed_idle_connection_is_dropped() {
 
 #[test]
 fn retries_on_closed_idle_connection() {
-    everywhere(
+    check_on_all_networks(
         || {
             let script = exchange(exchange(client(), GET, HELLO), OTHER, HELLO).part();
             let ends = answers(Acts::new(), GET, HELLO).expect(OTHER).close(Close::Graceful);
@@ -338,7 +327,7 @@ fn does_not_retry_unsafe_requests() {
     for request in [post, put] {
         let failure =
             failure(502, "connection_terminated", "the upstream closed the connection before it sent a response");
-        everywhere(
+        check_on_all_networks(
             || {
                 let script = exchange(exchange(client(), GET, HELLO), &request, &failure).part();
                 let ends = answers(Acts::new(), GET, HELLO).expect(&request).close(Close::Graceful);
@@ -349,36 +338,9 @@ fn does_not_retry_unsafe_requests() {
     }
 }
 
-/// A response of the proxy's own.
-fn failure(status: u16, error: &str, reason: &str) -> String {
-    failure_at("37", status, error, reason)
-}
-
-/// The same at another second.
-fn failure_at(second: &str, status: u16, error: &str, reason: &str) -> String {
-    let content = format!("Proxy error: {reason}.\n");
-    let phrase = breme_http::reason_phrase(status);
-    head(&[
-        &format!("HTTP/1.1 {status} {phrase}"),
-        &format!("Content-Length: {}", content.len()),
-        &format!("Date: Sun, 06 Nov 1994 08:49:{second} GMT"),
-        "Content-Type: text/plain; charset=utf-8",
-        "Cache-Control: no-store",
-        &format!("Proxy-Status: breme; error={error}"),
-    ]) + &content
-}
-
 #[test]
 fn tries_another_upstream_if_connect_fails() {
-    let content = "Proxy error: the upstream refused the connection.\n";
-    let answer = head(&[
-        "HTTP/1.1 502 Bad Gateway",
-        &format!("Content-Length: {}", content.len()),
-        "Date: Sun, 06 Nov 1994 08:49:37 GMT",
-        "Content-Type: text/plain; charset=utf-8",
-        "Cache-Control: no-store",
-        "Proxy-Status: breme; error=connection_refused",
-    ]) + content;
+    let answer = failure(502, "connection_refused", "the upstream refused the connection");
     let post = head(&["POST /a HTTP/1.1", "Host: a.example", "Content-Length: 5"]) + "hello";
     let script = exchange(exchange(client(), GET, &answer), &post, &answer).part();
     let play = Play { has_dead_upstream: true, upstreams: Vec::new(), ..Play::new(vec![script], Vec::new()) };
@@ -399,14 +361,8 @@ fn errors_name_upstream_only_if_enabled() {
         let content = if named { "dead.example:80: " } else { "Proxy error: " }.to_owned();
         let content = content + "the upstream refused the connection.\n";
         let next_hop = if named { "; next-hop=\"dead.example:80\"" } else { "" };
-        let answer = head(&[
-            "HTTP/1.1 502 Bad Gateway",
-            &format!("Content-Length: {}", content.len()),
-            "Date: Sun, 06 Nov 1994 08:49:37 GMT",
-            "Content-Type: text/plain; charset=utf-8",
-            "Cache-Control: no-store",
-            &format!("Proxy-Status: breme; error=connection_refused{next_hop}"),
-        ]) + &content;
+        let proxy_status = format!("Proxy-Status: breme; error=connection_refused{next_hop}");
+        let answer = error_response(502, &[&proxy_status], &content);
         let play = Play::new(vec![exchange(client(), GET, &answer).part()], Vec::new());
         let settings = Settings { shows_upstreams, ..Settings { mode: mode(), ..play.settings.clone() } };
         let counts = Play { settings, has_dead_upstream: true, upstreams: Vec::new(), ..play }.run();
@@ -471,7 +427,7 @@ fn rejects_invalid_responses() {
         ),
     ] {
         let failure = failure(502, error, reason);
-        everywhere(
+        check_on_all_networks(
             || {
                 let script = exchange(client(), GET, &failure).part();
                 let upstream = Acts::new().expect(GET).send(answered).close(Close::Graceful);
@@ -513,7 +469,7 @@ fn enforces_timeouts() {
     settings.times.between_bytes = 3 * SECOND;
     settings.limits.body_timeout = 4 * SECOND;
     // The response does not start.
-    let late = failure_at("42", 504, "http_response_timeout", "the upstream did not respond in time");
+    let late = later(5, failure(504, "http_response_timeout", "the upstream did not respond in time"));
     let script = exchange(client(), GET, &late).part();
     let play = Play::new(vec![script], vec![Acts::new().expect(GET).expect_end()]);
     let counts = Play { settings: settings.clone(), ..play }.run();
@@ -546,7 +502,7 @@ fn enforces_timeouts() {
 
 #[test]
 fn upstream_connection_closes_with_client() {
-    everywhere(
+    check_on_all_networks(
         || {
             let script = client().send(text(GET)).wait(20 * SECOND).close(Close::Abort).expect_closed(Ending::Any);
             // The world runs until all clients have left it.

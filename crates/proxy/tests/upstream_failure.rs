@@ -15,7 +15,7 @@ use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Rece
 use breme_proxy::{Parts, Proxy};
 use breme_sim::{DurationRange, Network, Simulation, seeds};
 use breme_testkit::{Client, Script, Surroundings};
-use support::{THEN, head, silent, text, upstream_at};
+use support::{THEN, failure, silent, text, upstream_at};
 
 const CLIENTS: usize = 24;
 const SHARDS: usize = 6;
@@ -71,16 +71,7 @@ impl Node for Broken {
 }
 
 fn failed() -> String {
-    let reason = "Proxy error: the upstream closed the connection before it sent a response.\n";
-    let lines = [
-        "HTTP/1.1 502 Bad Gateway",
-        &format!("Content-Length: {}", reason.len()),
-        "Date: Sun, 06 Nov 1994 08:49:37 GMT",
-        "Content-Type: text/plain; charset=utf-8",
-        "Cache-Control: no-store",
-        "Proxy-Status: breme; error=connection_terminated",
-    ];
-    head(&lines) + reason
+    failure(502, "connection_terminated", "the upstream closed the connection before it sent a response")
 }
 
 #[test]

@@ -162,6 +162,52 @@ pub fn head(lines: &[&str]) -> String {
     lines.iter().map(|line| format!("{line}\r\n")).collect::<String>() + "\r\n"
 }
 
+/// An error response of the proxy itself at 08:49:37, with further header lines.
+pub fn error_response(status: u16, lines: &[&str], content: &str) -> String {
+    let phrase = breme_http::reason_phrase(status);
+    let status_line = format!("HTTP/1.1 {status} {phrase}");
+    let length = format!("Content-Length: {}", content.len());
+    let common = [
+        status_line.as_str(),
+        length.as_str(),
+        "Date: Sun, 06 Nov 1994 08:49:37 GMT",
+        "Content-Type: text/plain; charset=utf-8",
+        "Cache-Control: no-store",
+    ];
+    head(&[&common[..], lines].concat()) + content
+}
+
+/// The error response if there is no response of an upstream.
+pub fn failure(status: u16, error: &str, reason: &str) -> String {
+    error_response(status, &[&format!("Proxy-Status: breme; error={error}")], &format!("Proxy error: {reason}.\n"))
+}
+
+/// The error response to a request that has passed the proxy before.
+pub fn loop_detected() -> String {
+    let reason = "the request has already passed through this proxy (forwarding loop)";
+    failure(508, "proxy_loop_detected", reason)
+}
+
+/// A response of 08:49:37, generated this many seconds later.
+pub fn later(seconds: u64, response: impl Into<String>) -> String {
+    response.into().replace("08:49:37", &format!("08:49:{}", 37 + seconds))
+}
+
+/// Plays it on a calm network, and on many that cut and delay it anywhere and transmit it in small pieces.
+pub fn on_all_networks(play: impl Fn() -> Play) {
+    check_on_all_networks(play, drop);
+}
+
+/// As [`on_all_networks`]; `check` receives the counters.
+pub fn check_on_all_networks(play: impl Fn() -> Play, check: impl Fn(ProxyCounts)) {
+    check(play().run());
+    for seed in 0..12 {
+        for network in [Network::rough(), Network::bytewise()] {
+            check(Play { seed, network, ..play() }.run());
+        }
+    }
+}
+
 /// Bytes that a script sends or expects.
 pub fn text(text: impl Into<String>) -> Bytes {
     text.into().into()
