@@ -51,7 +51,7 @@ impl fmt::Display for NoChoice {
         formatter.write_str(match self {
             Self::NoneAdmitting => "every upstream is drained or has no address",
             Self::AllFull => "every upstream is at its limit of outstanding requests",
-            Self::AllTried => "every upstream that could take the request has failed it",
+            Self::AllTried => "every available upstream has failed the request",
         })
     }
 }

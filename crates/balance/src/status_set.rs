@@ -30,7 +30,7 @@ impl StatusSet {
 
 /// The text is not a set of statuses.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{part:?} names no statuses; write 200, 200-399 or 2xx, several with commas between them, from 100 to 599")]
+#[error("{part:?} is not a status, range or class; write 200, 200-399 or 2xx, separated by commas, from 100 to 599")]
 pub struct StatusSetError {
     part: String,
 }
@@ -98,6 +98,6 @@ mod tests {
             assert!(text.parse::<StatusSet>().is_err(), "{text:?}");
         }
         let message = "200,abc".parse::<StatusSet>().unwrap_err().to_string();
-        assert!(message.starts_with("\"abc\" names no statuses; write 200"), "{message}");
+        assert!(message.starts_with("\"abc\" is not a status, range or class; write 200"), "{message}");
     }
 }

@@ -30,9 +30,9 @@ impl std::fmt::Debug for Cache {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CacheSettingsError {
-    #[error("a cache of {bytes} bytes can hold nothing; give it {min} or more", min = MEMORY_BYTES_MIN)]
+    #[error("{bytes} bytes are too few for a cache; it needs at least {min}", min = MEMORY_BYTES_MIN)]
     Memory { bytes: u64 },
-    #[error("{0:?} cannot name a cache in Cache-Status: it must begin with a letter and be a token")]
+    #[error("{0:?} is not a valid name for Cache-Status; use a token that begins with a letter")]
     Name(String),
 }
 

@@ -22,11 +22,11 @@ pub use format::LogFormat;
 use parking_lot::{Condvar, Mutex};
 
 /// Limit of buffered lines; beyond it lines are dropped.
-const WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;
+const BUFFER_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// From this size on the writer is woken at once, without waiting for more.
 const BATCH_BYTES: usize = 64 * 1024;
 /// How long the writer waits for more lines, to write them together.
-const GATHERING: Duration = Duration::from_millis(50);
+const BATCH_DELAY: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
@@ -64,25 +64,25 @@ impl fmt::Display for Destination {
 #[derive(Debug)]
 pub struct Log {
     format: LogFormat,
-    waiting: Mutex<Waiting>,
+    buffer: Mutex<LogBuffer>,
     called: Condvar,
     counts: LogCounts,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct LogBuffer {
     bytes: Vec<u8>,
     lines: u64,
     /// Reopen the file before the next write.
     is_rotated: bool,
-    is_over: bool,
+    is_finished: bool,
 }
 
 /// What the writer takes from the buffer.
 struct Taken {
     lines: u64,
     is_rotated: bool,
-    is_over: bool,
+    is_finished: bool,
 }
 
 #[derive(Debug, Default)]
@@ -104,7 +104,7 @@ pub struct LineCounts {
 
 impl Log {
     fn new(format: LogFormat) -> Self {
-        Self { format, waiting: Mutex::default(), called: Condvar::new(), counts: LogCounts::default() }
+        Self { format, buffer: Mutex::default(), called: Condvar::new(), counts: LogCounts::default() }
     }
 
     pub fn counts(&self) -> LineCounts {
@@ -115,21 +115,21 @@ impl Log {
 
     /// The file was renamed: reopens it before the next line.
     pub fn reopen(&self) {
-        self.waiting.lock().is_rotated = true;
+        self.buffer.lock().is_rotated = true;
         self.called.notify_one();
     }
 
     fn push(&self, line: &[u8]) {
-        let mut waiting = self.waiting.lock();
-        let before = waiting.bytes.len();
-        if before + line.len() > WAITING_BYTES_MAX {
+        let mut buffer = self.buffer.lock();
+        let before = buffer.bytes.len();
+        if before + line.len() > BUFFER_BYTES_MAX {
             self.counts.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        waiting.bytes.extend_from_slice(line);
-        waiting.lines += 1;
-        let is_full = before < BATCH_BYTES && waiting.bytes.len() >= BATCH_BYTES;
-        drop(waiting);
+        buffer.bytes.extend_from_slice(line);
+        buffer.lines += 1;
+        let is_full = before < BATCH_BYTES && buffer.bytes.len() >= BATCH_BYTES;
+        drop(buffer);
         if before == 0 || is_full {
             self.called.notify_one();
         }
@@ -137,17 +137,17 @@ impl Log {
 
     /// Waits for lines, and then briefly for more. Swaps them with the empty `bytes`.
     fn take(&self, bytes: &mut Vec<u8>) -> Taken {
-        let is_idle = |waiting: &mut Waiting| waiting.bytes.is_empty() && !waiting.is_rotated && !waiting.is_over;
-        let mut waiting = self.waiting.lock();
-        self.called.wait_while(&mut waiting, is_idle);
-        let may_gather =
-            |waiting: &mut Waiting| waiting.bytes.len() < BATCH_BYTES && !waiting.is_rotated && !waiting.is_over;
-        self.called.wait_while_for(&mut waiting, may_gather, GATHERING);
-        std::mem::swap(&mut waiting.bytes, bytes);
+        let is_idle = |buffer: &mut LogBuffer| buffer.bytes.is_empty() && !buffer.is_rotated && !buffer.is_finished;
+        let mut buffer = self.buffer.lock();
+        self.called.wait_while(&mut buffer, is_idle);
+        let may_batch =
+            |buffer: &mut LogBuffer| buffer.bytes.len() < BATCH_BYTES && !buffer.is_rotated && !buffer.is_finished;
+        self.called.wait_while_for(&mut buffer, may_batch, BATCH_DELAY);
+        std::mem::swap(&mut buffer.bytes, bytes);
         Taken {
-            lines: std::mem::take(&mut waiting.lines),
-            is_rotated: std::mem::take(&mut waiting.is_rotated),
-            is_over: waiting.is_over,
+            lines: std::mem::take(&mut buffer.lines),
+            is_rotated: std::mem::take(&mut buffer.is_rotated),
+            is_finished: buffer.is_finished,
         }
     }
 }
@@ -177,13 +177,13 @@ impl AccessLogWriter {
     pub fn start(destination: Destination, format: LogFormat) -> Result<Self, String> {
         let fault = |error: io::Error| {
             format!(
-                "--access-log {destination}: cannot open it: {error}; name a file in a writable folder, or - for standard output"
+                "--access-log {destination}: cannot be opened: {error}; name a file in a writable folder, or - for standard output"
             )
         };
         let sink = destination.open().map_err(fault)?;
         let log = Arc::new(Log::new(format));
-        let writing = Writing { log: Arc::clone(&log), destination, sink, is_error_reported: false };
-        let thread = std::thread::Builder::new().name("access-log".to_owned()).spawn(move || writing.run());
+        let writer = WriterThread { log: Arc::clone(&log), destination, sink, is_error_reported: false };
+        let thread = std::thread::Builder::new().name("access-log".to_owned()).spawn(move || writer.run());
         let thread = thread.map_err(|error| format!("cannot start a thread for the access log: {error}"))?;
         Ok(Self { log, thread })
     }
@@ -194,31 +194,31 @@ impl AccessLogWriter {
 
     /// Writes what is buffered, and ends.
     pub fn finish(self) {
-        self.log.waiting.lock().is_over = true;
+        self.log.buffer.lock().is_finished = true;
         self.log.called.notify_one();
         let _ = self.thread.join(); // if it panicked, its lines are lost, and it said so
     }
 }
 
-struct Writing {
+struct WriterThread {
     log: Arc<Log>,
     destination: Destination,
     sink: Box<dyn Write + Send>,
-    /// Each kind of error is printed once.
+    /// Only the first error is printed, until the log is reopened.
     is_error_reported: bool,
 }
 
-impl Writing {
+impl WriterThread {
     fn run(mut self) {
         let mut bytes = Vec::new();
         loop {
             bytes.clear();
-            let Taken { lines, is_rotated, is_over } = self.log.take(&mut bytes);
+            let Taken { lines, is_rotated, is_finished } = self.log.take(&mut bytes);
             if is_rotated {
                 self.reopen();
             }
             self.write(&bytes, lines);
-            if is_over {
+            if is_finished {
                 return;
             }
         }
@@ -232,7 +232,7 @@ impl Writing {
             }
             Err(error) => {
                 eprintln!(
-                    "breme proxy: --access-log {}: cannot reopen it: {error}; keeping the old file",
+                    "breme proxy: --access-log {}: cannot be reopened: {error}; keeping the old file",
                     self.destination
                 );
             }
@@ -249,7 +249,7 @@ impl Writing {
                 self.log.counts.failed.fetch_add(lines, Ordering::Relaxed);
                 if !std::mem::replace(&mut self.is_error_reported, true) {
                     eprintln!(
-                        "breme proxy: --access-log {}: cannot write to it: {error}; lines are lost until it can be written again",
+                        "breme proxy: --access-log {}: cannot be written: {error}; lines are lost until it can",
                         self.destination
                     );
                 }
@@ -270,13 +270,13 @@ mod tests {
     fn lines_that_do_not_fit_are_dropped_and_counted() {
         let log = log();
         let line = [b'x'; 1024];
-        for _ in 0..WAITING_BYTES_MAX / line.len() + 3 {
+        for _ in 0..BUFFER_BYTES_MAX / line.len() + 3 {
             log.push(&line);
         }
         assert_eq!(log.counts(), LineCounts { written: 0, dropped: 3, failed: 0 });
         let mut taken = Vec::new();
         log.take(&mut taken);
-        assert_eq!(taken.len(), WAITING_BYTES_MAX);
+        assert_eq!(taken.len(), BUFFER_BYTES_MAX);
         log.push(&line);
         assert_eq!(log.counts().dropped, 3, "there is room again");
     }

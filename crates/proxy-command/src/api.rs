@@ -12,7 +12,7 @@ use breme_admin::{AdminPage, Api, Call};
 use breme_balance::{UpstreamState, UpstreamStatus};
 use serde_json::{Value, json};
 
-pub use cache::Kept;
+pub use cache::CacheApi;
 
 use super::upstream::Upstream;
 use super::upstreams::{Upstreams, addresses, url};
@@ -29,7 +29,7 @@ const CACHE_INDEX: &str = "GET /cache/statistics         size, hits and misses\n
 #[derive(Debug)]
 pub struct ProxyApi {
     pub upstreams: Option<Upstreams>,
-    pub cache: Option<Kept>,
+    pub cache: Option<CacheApi>,
 }
 
 impl Api for ProxyApi {
@@ -43,10 +43,10 @@ impl Api for ProxyApi {
         let steps: Vec<&str> = call.path.split('/').skip(1).collect();
         let page = match (steps.as_slice(), &self.upstreams, &self.cache) {
             (["upstreams"], Some(upstreams), _) => Some(list(upstreams, call)),
-            (["upstreams", name, deed @ ("drain" | "undrain")], Some(upstreams), _) => {
-                Some(drain(upstreams, name, deed, call))
+            (["upstreams", name, action @ ("drain" | "undrain")], Some(upstreams), _) => {
+                Some(drain(upstreams, name, action, call))
             }
-            (["cache", page], _, Some(kept)) => kept.answer(page, call),
+            (["cache", page], _, Some(cache)) => cache.answer(page, call),
             _ => None,
         };
         page.unwrap_or_else(|| AdminPage::plain(404, format!("no such page; the pages are:\n{}", self.index())))
@@ -75,12 +75,12 @@ fn replace(upstreams: &Upstreams, content: &[u8]) -> AdminPage {
     }
 }
 
-fn drain(upstreams: &Upstreams, name: &str, deed: &str, call: &Call<'_>) -> AdminPage {
+fn drain(upstreams: &Upstreams, name: &str, action: &str, call: &Call<'_>) -> AdminPage {
     if call.method != "POST" {
         return AdminPage::not_allowed("POST");
     }
     let name = decoded(name);
-    let is_there = if deed == "drain" { upstreams.drain(&name) } else { upstreams.undrain(&name) };
+    let is_there = if action == "drain" { upstreams.drain(&name) } else { upstreams.undrain(&name) };
     if is_there {
         return AdminPage::json(200, &states(upstreams));
     }

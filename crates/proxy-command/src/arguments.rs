@@ -10,7 +10,7 @@ mod upstreams;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use balancer::{BalancingFlags, locate_in_group};
+pub use balancer::{BalancingFlags, group_failure};
 use breme_cache::CacheSettings;
 use breme_command::configuration;
 use breme_command::failure::Failure;

@@ -4,13 +4,13 @@
 //! | module | content |
 //! |---|---|
 //! | `arguments` | the flags |
-//! | `assembly` | creates a proxy and its parts from the flags |
+//! | `setup` | creates a proxy and its parts from the flags |
 //! | `upstream`, `upstreams` | an upstream in a flag; all of them while the proxy runs |
 //! | `reload` | what SIGHUP reads again |
 //! | `error_pages` | bodies of error responses, from files |
 //! | `secrets` | what is generated at the start |
 //! | `upstream_tls` | TLS toward upstreams |
-//! | `names` | addresses of hosts, for a forward proxy |
+//! | `name_resolver` | addresses of hosts, for a forward proxy |
 //! | `access_log` | a line for each exchange |
 //! | `metrics`, `api` | metrics and pages at `--admin` |
 
@@ -20,14 +20,14 @@
 mod access_log;
 mod api;
 mod arguments;
-mod assembly;
 #[cfg(test)]
 mod configuration_file;
 mod error_pages;
 mod metrics;
-mod names;
+mod name_resolver;
 mod reload;
 mod secrets;
+mod setup;
 mod upstream;
 mod upstream_tls;
 mod upstreams;
@@ -35,10 +35,9 @@ mod upstreams;
 use std::process::ExitCode;
 
 use access_log::AccessLogWriter;
-use api::{Kept, ProxyApi};
+use api::{CacheApi, ProxyApi};
 pub use arguments::ProxyArgs;
 use arguments::{ROLE, command, in_force};
-use assembly::{Assembly, Parts, locate_in_list};
 use breme_admin::{Admin, AdminListener, AdminToken, Api, Maintenance, ProcessMetrics, Readiness, registry};
 use breme_command::configuration;
 use breme_command::failure::{Failure, exit};
@@ -48,7 +47,8 @@ use breme_command::server::{
 use breme_driver::{Clock, DriverSettings, check, start};
 use clap::ArgMatches;
 use metrics::ProxyMetrics;
-use reload::{Files, Reloading};
+use reload::{Files, Reloader};
+use setup::{Parts, Setup, list_failure};
 use upstreams::Upstreams;
 
 /// The client's connection, and one to an upstream for it.
@@ -75,15 +75,15 @@ fn carry_out(args: &ProxyArgs) -> Result<(), Failure> {
 fn serve(args: ProxyArgs, matches: ArgMatches) -> Result<(), Failure> {
     let process = ProcessMetrics::starting_now();
     let clock = Clock::start();
-    let Assembly { proxy, parts, mut driver } = Assembly::from_args(&args, clock)?;
+    let Setup { proxy, parts, mut driver } = Setup::from_args(&args, clock)?;
     driver.connections_max = connections_max(&args, &driver, parts.places.len())?;
     if args.check_config {
-        can_start(&args, &driver, &parts)?;
+        check_start(&args, &driver, &parts)?;
         println!("breme proxy: the configuration is valid");
         return Ok(());
     }
     let (listeners, bound) = listen(parts.places, &driver, parts.tls.as_ref().map(|tls| &tls.server))?;
-    refuse_circles(parts.upstreams.as_ref(), &bound)?;
+    reject_loops(parts.upstreams.as_ref(), &bound)?;
     let admin = args.serving.process.admin()?.map(AdminListener::bind).transpose()?;
     let readiness = Readiness::default();
 
@@ -103,7 +103,7 @@ fn serve(args: ProxyArgs, matches: ArgMatches) -> Result<(), Failure> {
         certificates.into_iter().filter_map(|(side, expiry)| Some((side, expiry?.clone()))).collect();
     let (upstreams, cache, log) = (parts.upstreams, parts.cache, parts.log);
     let lines = log.as_ref().map(AccessLogWriter::log);
-    let mut reloading = Reloading {
+    let mut reloader = Reloader {
         config: args.config.clone(),
         started: matches.clone(),
         matches,
@@ -125,14 +125,14 @@ fn serve(args: ProxyArgs, matches: ArgMatches) -> Result<(), Failure> {
     };
     let rotated = lines.clone();
     let actions = SignalActions {
-        reload: Box::new(move || reloading.reload()),
+        reload: Box::new(move || reloader.reload()),
         reopen_logs: Box::new(move || rotated.iter().for_each(|log| log.reopen())),
     };
     obey(signals, running.stopper(), readiness.clone(), actions)?;
     let admin_address = admin.as_ref().map(|admin| admin.address().clone());
     let metrics = ProxyMetrics { proxy: proxy.clone(), upstreams: upstreams.clone(), cache: cache.clone(), log: lines };
     let registry = registry(ROLE, kind, process, counting.clone(), maintenance, Box::new(metrics));
-    let api = ProxyApi { upstreams: upstreams.clone(), cache: cache.map(|cache| Kept { cache, proxy, clock }) };
+    let api = ProxyApi { upstreams: upstreams.clone(), cache: cache.map(|cache| CacheApi { cache, proxy, clock }) };
     let api: (Box<dyn Api>, AdminToken) = (Box::new(api), parts.token);
     let admin = admin.map(|admin| admin.start(clock, driver.cpus, registry, readiness, Some(api))).transpose()?;
     announce(admin_address, &bound);
@@ -156,15 +156,15 @@ impl ProxyArgs {
 }
 
 /// Performs the checks of a start, without listening.
-fn can_start(args: &ProxyArgs, driver: &DriverSettings, parts: &Parts) -> Result<(), Failure> {
+fn check_start(args: &ProxyArgs, driver: &DriverSettings, parts: &Parts) -> Result<(), Failure> {
     args.serving.process.admin()?;
-    refuse_circles(parts.upstreams.as_ref(), &parts.places)?;
+    reject_loops(parts.upstreams.as_ref(), &parts.places)?;
     check(args.serving.driver.resolve(ROLE), driver).map_err(Failure::run)
 }
 
-fn refuse_circles(upstreams: Option<&Upstreams>, bound: &[ListenPlace]) -> Result<(), Failure> {
+fn reject_loops(upstreams: Option<&Upstreams>, bound: &[ListenPlace]) -> Result<(), Failure> {
     let addresses = bound.iter().map(|place| &place.address);
-    upstreams.map_or(Ok(()), |upstreams| upstreams.refuse_own(addresses)).map_err(locate_in_list)
+    upstreams.map_or(Ok(()), |upstreams| upstreams.reject_own(addresses)).map_err(list_failure)
 }
 
 /// The configured number of connections per shard, or else as many as the limit of descriptors permits.

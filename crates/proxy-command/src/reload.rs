@@ -1,8 +1,7 @@
-//! Reloading on SIGHUP without closing connections: the configuration file, the certificates of both sides, the token;
+//! Reloads on SIGHUP, without closing connections: the configuration file, the certificates of both sides, the token;
 //! the access log is reopened.
 //!
-//! An invalid file changes nothing. Changed settings that need a restart are logged by name, so that their being
-//! without effect is known.
+//! An invalid file changes nothing. Changed settings that need a restart are logged by name.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,13 +18,13 @@ use clap::ArgMatches;
 
 use super::access_log::Log;
 use super::arguments::{ProxyArgs, command, in_force, is_one_of};
-use super::assembly::{locate, locate_in_cache, locate_in_list};
 use super::secrets::Secrets;
+use super::setup::{cache_failure, list_failure, settings_failure};
 use super::upstream_tls::Clients;
 use super::upstreams::Upstreams;
 
 /// Settings that need a restart: keys, and key prefixes that end with a dash.
-const AT_START_ONLY: [&str; 23] = [
+const RESTART_ONLY: [&str; 23] = [
     "forward",
     "listen",
     "admin",
@@ -55,7 +54,7 @@ const AT_START_ONLY: [&str; 23] = [
 const CACHE: [&str; 2] = ["cache-", "purge-from"];
 
 /// Everything that can be changed while the proxy runs.
-pub struct Reloading {
+pub struct Reloader {
     pub config: Option<PathBuf>,
     /// The last configuration.
     pub matches: ArgMatches,
@@ -116,13 +115,16 @@ impl Files {
     }
 }
 
-impl Reloading {
+impl Reloader {
     /// Reads everything again, and logs the result.
     pub fn reload(&mut self) {
         self.log.iter().for_each(|log| log.reopen());
         let are_files_good = self.files.reload();
-        let reloaded =
-            if self.config.is_some() { self.adopt().map(Some) } else { self.renew_error_pages().map(|()| None) };
+        let reloaded = if self.config.is_some() {
+            self.reload_settings().map(Some)
+        } else {
+            self.reload_error_pages().map(|()| None)
+        };
         let are_settings_good = match reloaded {
             Ok(report) => {
                 report.iter().for_each(|report| eprintln!("breme proxy: {report}"));
@@ -137,49 +139,47 @@ impl Reloading {
     }
 
     /// Without a file the flags are unchanged, but the contents of their pages may have changed.
-    fn renew_error_pages(&self) -> Result<(), Failure> {
+    fn reload_error_pages(&self) -> Result<(), Failure> {
         if self.files.args.error_pages.is_none() {
             return Ok(());
         }
         let settings = self.files.args.settings(&self.secrets)?;
-        self.proxy.reload(settings, self.cache.clone()).map_err(|error| locate(&error))?;
+        self.proxy.reload(settings, self.cache.clone()).map_err(|error| settings_failure(&error))?;
         self.notify_shards();
         Ok(())
     }
 
     /// Applies the current command line and file.
-    fn adopt(&mut self) -> Result<String, Failure> {
+    fn reload_settings(&mut self) -> Result<String, Failure> {
         let (matches, args) = in_force(self.config.as_deref())?;
         let command = command();
         let cache_settings = args.cache_settings(&self.secrets);
         let is_other_cache = cache_settings.is_some() != self.cache.is_some();
-        let is_late = |key: &&str| is_at_start_only(key) || (is_other_cache && is_one_of(&CACHE, key));
+        let is_deferred = |key: &&str| needs_restart(key) || (is_other_cache && is_one_of(&CACHE, key));
         let differing = |before, is_wanted: &dyn Fn(&&str) -> bool| -> Vec<&str> {
             changed(&command, before, &matches).into_iter().filter(is_wanted).collect()
         };
-        let live = differing(&self.matches, &|key| !is_late(key));
-        let late = differing(&self.started, &is_late);
+        let applied = differing(&self.matches, &|key| !is_deferred(key));
+        let deferred = differing(&self.started, &is_deferred);
         if args.forward != self.upstreams.is_none() {
-            return Err(Failure::usage(
-                "a forward proxy cannot become a reverse proxy while it runs, nor the other way round; restart it",
-            ));
+            return Err(Failure::usage("the mode, forward or reverse, cannot change while the proxy runs; restart it"));
         }
         let mut settings = args.settings(&self.secrets)?;
         settings.limits.head_bytes_max = self.head_bytes_max;
-        self.proxy.check(&settings).map_err(|error| locate(&error))?;
-        cache_settings.iter().try_for_each(Cache::check).map_err(|error| locate_in_cache(&error))?;
+        self.proxy.check(&settings).map_err(|error| settings_failure(&error))?;
+        cache_settings.iter().try_for_each(Cache::check).map_err(|error| cache_failure(&error))?;
         if let Some(upstreams) = &self.upstreams {
             let flags = &args.upstreams;
             let rules = args.balancing.settings(&self.secrets)?;
             let replaced = upstreams.replace(flags.upstream.clone(), Some((rules, flags.resolve_interval)));
-            replaced.map_err(locate_in_list)?;
+            replaced.map_err(list_failure)?;
         }
         if let (Some(cache), Some(settings)) = (&mut self.cache, cache_settings) {
-            *cache = cache.with_settings(settings).map_err(|error| locate_in_cache(&error))?;
+            *cache = cache.with_settings(settings).map_err(|error| cache_failure(&error))?;
         }
-        self.proxy.reload(settings, self.cache.clone()).map_err(|error| locate(&error))?;
+        self.proxy.reload(settings, self.cache.clone()).map_err(|error| settings_failure(&error))?;
         self.notify_shards();
-        let report = report(&live, &late);
+        let report = report(&applied, &deferred);
         self.matches = matches;
         Ok(report)
     }
@@ -194,17 +194,17 @@ impl Reloading {
     }
 }
 
-fn is_at_start_only(key: &str) -> bool {
-    is_one_of(&AT_START_ONLY, key)
+fn needs_restart(key: &str) -> bool {
+    is_one_of(&RESTART_ONLY, key)
 }
 
-fn report(live: &[&str], late: &[&str]) -> String {
-    let mut report = match live {
-        [] => "reloaded the configuration: nothing has changed".to_owned(),
-        live => format!("reloaded the configuration: now in force: {}", live.join(", ")),
+fn report(applied: &[&str], deferred: &[&str]) -> String {
+    let mut report = match applied {
+        [] => "reloaded the configuration; nothing has changed".to_owned(),
+        applied => format!("reloaded the configuration; changed: {}", applied.join(", ")),
     };
-    if !late.is_empty() {
-        report += &format!("; needs a restart: {}", late.join(", "));
+    if !deferred.is_empty() {
+        report += &format!("; needs a restart: {}", deferred.join(", "));
     }
     report
 }
@@ -218,25 +218,25 @@ mod tests {
     #[test]
     fn each_setting_that_needs_a_restart_is_a_key() {
         let command = command();
-        for late in AT_START_ONLY {
+        for late in RESTART_ONLY {
             assert!(
                 keys(&command).any(|(key, _)| key == late || (late.ends_with('-') && key.starts_with(late))),
                 "{late}"
             );
         }
         assert!(
-            is_at_start_only("cache-key-field")
-                && is_at_start_only("drain-timeout")
-                && is_at_start_only("admin")
-                && !is_at_start_only("upstream")
+            needs_restart("cache-key-field")
+                && needs_restart("drain-timeout")
+                && needs_restart("admin")
+                && !needs_restart("upstream")
         );
-        assert!(!is_at_start_only("pool-idle") && !is_at_start_only("cache-memory"));
+        assert!(!needs_restart("pool-idle") && !needs_restart("cache-memory"));
     }
 
     #[test]
     fn a_reload_reports_the_changed_keys() {
-        assert_eq!(report(&[], &[]), "reloaded the configuration: nothing has changed");
+        assert_eq!(report(&[], &[]), "reloaded the configuration; nothing has changed");
         let both = report(&["upstream", "retries"], &["listen"]);
-        assert_eq!(both, "reloaded the configuration: now in force: upstream, retries; needs a restart: listen");
+        assert_eq!(both, "reloaded the configuration; changed: upstream, retries; needs a restart: listen");
     }
 }

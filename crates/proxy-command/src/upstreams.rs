@@ -14,7 +14,7 @@ use breme_driver::{Address, Clock, UnixSockets};
 use breme_proxy::ResolveError;
 use parking_lot::{Condvar, Mutex};
 
-use super::names::look_up;
+use super::name_resolver::look_up;
 use super::upstream::{self, Location, Upstream};
 use super::upstream_tls::Clients;
 
@@ -139,7 +139,7 @@ impl Upstreams {
     }
 
     /// Rejects upstreams that are the proxy itself, which listens here: those in the list, and in every later one.
-    pub fn refuse_own<'a>(&self, listening: impl IntoIterator<Item = &'a Address>) -> Result<(), ListError> {
+    pub fn reject_own<'a>(&self, listening: impl IntoIterator<Item = &'a Address>) -> Result<(), ListError> {
         let of_upstream = |address: &Address| match address {
             Address::Tcp(address) => Some(*address),
             Address::Unix(path) => self.shared.sockets.address_of(path),
@@ -382,7 +382,7 @@ mod tests {
     fn a_circle_is_seen() {
         let own = |address: &str| {
             let upstreams = upstreams(&["http://127.0.0.1:80", "http://127.0.0.1:81", "http://here.localhost:83"]);
-            upstreams.refuse_own(&[self::address(address)]).err()
+            upstreams.reject_own(&[self::address(address)]).err()
         };
         let named = |name: &str| Some(ListError::Own(name.to_owned()));
         assert_eq!([own("127.0.0.1:81"), own("0.0.0.0:80")], [named("127.0.0.1:81"), named("127.0.0.1:80")]);
@@ -400,7 +400,7 @@ mod tests {
         );
         assert_eq!(statuses(&upstreams)[0].1, "up");
         let path = |path: &str| Address::from(std::path::Path::new(path));
-        upstreams.refuse_own(&[path("/run/b.sock")]).unwrap();
+        upstreams.reject_own(&[path("/run/b.sock")]).unwrap();
         let circle = upstreams.replace(list(&["unix:/run/b.sock"]), None);
         assert_eq!(circle, Err(ListError::Own("unix:/run/b.sock".to_owned())));
         assert_eq!(
@@ -412,7 +412,7 @@ mod tests {
     #[test]
     fn a_later_list_may_not_name_the_proxy_either() {
         let upstreams = upstreams(&["http://127.0.0.1:80"]);
-        upstreams.refuse_own(&[address("127.0.0.1:81")]).unwrap();
+        upstreams.reject_own(&[address("127.0.0.1:81")]).unwrap();
         let circle = list(&["http://127.0.0.1:82", "http://127.0.0.1:81"]);
         assert_eq!(upstreams.replace(circle, None), Err(ListError::Own("127.0.0.1:81".to_owned())));
         assert_eq!(statuses(&upstreams).len(), 1, "the old list stays");

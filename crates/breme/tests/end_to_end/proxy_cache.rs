@@ -202,7 +202,7 @@ fn without_memory_there_is_no_cache() {
         (["--cache-bypass-header", "X"], "--cache-memory"),
         (["--purge-from", "10.0.0.0/8"], "--cache-memory"),
         (["--health-interval", "1s"], "--health-path"),
-        (["--cache-memory", "1k"], "--cache-memory: a cache of 1000 bytes"),
+        (["--cache-memory", "1k"], "--cache-memory: 1000 bytes are too few"),
     ] {
         let output = crate::harness::breme()
             .args(["proxy", "--upstream", "http://127.0.0.1:9"])

@@ -7,7 +7,7 @@ const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Au
 
 /// A calendar time with a resolution of a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Moment {
+pub(super) struct CalendarTime {
     year: u64,
     /// From 1.
     month: u64,
@@ -15,7 +15,7 @@ pub(super) struct Moment {
     second_of_day: u64,
 }
 
-impl Moment {
+impl CalendarTime {
     /// This many seconds after the start of 1970. Years begin in March here, so that the leap day is the last day of a
     /// year.
     pub(super) fn from_unix_seconds(unix_seconds: u64) -> Self {
@@ -58,8 +58,8 @@ mod tests {
 
     fn written(seconds: u64) -> (String, String) {
         let (mut common, mut rfc3339) = (Vec::new(), Vec::new());
-        Moment::from_unix_seconds(seconds).write_common(&mut common);
-        Moment::from_unix_seconds(seconds).write_rfc3339(&mut rfc3339);
+        CalendarTime::from_unix_seconds(seconds).write_common(&mut common);
+        CalendarTime::from_unix_seconds(seconds).write_rfc3339(&mut rfc3339);
         (String::from_utf8(common).unwrap(), String::from_utf8(rfc3339).unwrap())
     }
 

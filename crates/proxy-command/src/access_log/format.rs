@@ -17,7 +17,7 @@ use breme_proxy::ExchangeRecord;
 use serde::Serialize as _;
 use serde_json::Serializer;
 
-use super::calendar::Moment;
+use super::calendar::CalendarTime;
 
 /// The form of a line: as Apache and nginx write it, with the cache's status, the upstream and two times behind it; or
 /// an object.
@@ -42,7 +42,7 @@ impl LogFormat {
 fn write_combined(exchange: &ExchangeRecord<'_>, out: &mut Vec<u8>) {
     push_client(client(exchange), out);
     out.extend_from_slice(b" - - [");
-    push_second(Calendar::Common, exchange.began.second(), out);
+    push_second(TimeFormat::Common, exchange.began.second(), out);
     out.extend_from_slice(b"] \"");
     escape(exchange.method, out);
     out.push(b' ');
@@ -153,7 +153,9 @@ fn json_text(key: &str, text: Option<&[u8]>, out: &mut Vec<u8>) {
             out.push(b'"');
         }
         // Writing to memory cannot fail.
-        Some(text) => drop(String::from_utf8_lossy(text).serialize(&mut Serializer::with_formatter(out, Harmless))),
+        Some(text) => {
+            drop(String::from_utf8_lossy(text).serialize(&mut Serializer::with_formatter(out, WithoutControls)))
+        }
         None => out.extend_from_slice(b"null"),
     }
 }
@@ -172,9 +174,9 @@ fn json_seconds(key: &str, duration: Option<Duration>, out: &mut Vec<u8>) {
 }
 
 /// JSON without control characters.
-struct Harmless;
+struct WithoutControls;
 
-impl serde_json::ser::Formatter for Harmless {
+impl serde_json::ser::Formatter for WithoutControls {
     fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
         for piece in fragment.split_inclusive(char::is_control) {
             match piece.chars().next_back().filter(|last| last.is_control()) {
@@ -191,14 +193,14 @@ impl serde_json::ser::Formatter for Harmless {
 
 /// A format of calendar time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Calendar {
+enum TimeFormat {
     Common,
     Rfc3339,
 }
 
 /// `1994-11-06T08:49:37.042Z`: with milliseconds, to order the lines of several machines.
 fn push_millis(time: UnixMillis, out: &mut Vec<u8>) {
-    push_second(Calendar::Rfc3339, time.second(), out);
+    push_second(TimeFormat::Rfc3339, time.second(), out);
     let dot = out.len();
     // A leading digit keeps the zeros.
     push_number(1_000 + time.0 % 1_000, out);
@@ -207,18 +209,18 @@ fn push_millis(time: UnixMillis, out: &mut Vec<u8>) {
 }
 
 /// Formatted once per second.
-fn push_second(form: Calendar, time: UnixSeconds, out: &mut Vec<u8>) {
+fn push_second(form: TimeFormat, time: UnixSeconds, out: &mut Vec<u8>) {
     thread_local! {
-        static LAST: RefCell<(Calendar, UnixSeconds, Vec<u8>)> =
-            const { RefCell::new((Calendar::Common, UnixSeconds(u64::MAX), Vec::new())) };
+        static LAST: RefCell<(TimeFormat, UnixSeconds, Vec<u8>)> =
+            const { RefCell::new((TimeFormat::Common, UnixSeconds(u64::MAX), Vec::new())) };
     }
     LAST.with_borrow_mut(|(last_form, second, text)| {
         if (*last_form, *second) != (form, time) {
             (*last_form, *second) = (form, time);
             text.clear();
             match form {
-                Calendar::Common => Moment::from_unix_seconds(time.0).write_common(text),
-                Calendar::Rfc3339 => Moment::from_unix_seconds(time.0).write_rfc3339(text),
+                TimeFormat::Common => CalendarTime::from_unix_seconds(time.0).write_common(text),
+                TimeFormat::Rfc3339 => CalendarTime::from_unix_seconds(time.0).write_rfc3339(text),
             }
         }
         out.extend_from_slice(text);
@@ -282,7 +284,7 @@ mod tests {
             assert_eq!(String::from_utf8(out).unwrap(), expected, "{nanos}");
         }
         let mut out = Vec::new();
-        [0, 0, 1].into_iter().for_each(|second| push_second(Calendar::Common, UnixSeconds(second), &mut out));
+        [0, 0, 1].into_iter().for_each(|second| push_second(TimeFormat::Common, UnixSeconds(second), &mut out));
         [0, 1_042, 1_999].into_iter().for_each(|millis| push_millis(UnixMillis(millis), &mut out));
         let (first, next) = ("01/Jan/1970:00:00:00 +0000", "01/Jan/1970:00:00:01 +0000");
         let millis = ["1970-01-01T00:00:00.000Z", "1970-01-01T00:00:01.042Z", "1970-01-01T00:00:01.999Z"];
@@ -318,7 +320,7 @@ mod tests {
     fn nobody_moves_a_cursor_by_json() {
         let mut out = Vec::new();
         let text = "a\u{9b}2J\n\u{7f}\u{85}é \u{1b}[m\u{9f}";
-        text.serialize(&mut Serializer::with_formatter(&mut out, Harmless)).unwrap();
+        text.serialize(&mut Serializer::with_formatter(&mut out, WithoutControls)).unwrap();
         let written = String::from_utf8(out).unwrap();
         assert_eq!(written, r#""a\u009b2J\n\u007f\u0085é \u001b[m\u009f""#);
         assert_eq!(serde_json::from_str::<String>(&written).unwrap(), text);

@@ -24,7 +24,7 @@ const HOTTEST_MAX: usize = 1000;
 
 /// The cache, the clock that it needs, and its counters.
 #[derive(Clone, Debug)]
-pub struct Kept {
+pub struct CacheApi {
     pub cache: Arc<Cache>,
     pub proxy: Proxy,
     pub clock: Clock,
@@ -33,7 +33,7 @@ pub struct Kept {
 /// The body of a purge request.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object")]
-struct Wish {
+struct PurgeRequest {
     url: Option<String>,
     prefix: Option<String>,
     key: Option<String>,
@@ -45,19 +45,19 @@ struct Wish {
     soft: bool,
 }
 
-impl Wish {
+impl PurgeRequest {
     fn purge(self) -> Option<(Purge, PurgeMode)> {
-        let manner = if self.soft { PurgeMode::Soft } else { PurgeMode::Hard };
+        let mode = if self.soft { PurgeMode::Soft } else { PurgeMode::Hard };
         let group = self.origin.zip(self.group).map(|(origin, name)| Purge::Group { origin, name });
         let all = self.all.then_some(Purge::All);
         let (url, prefix, key) = (self.url.map(Purge::Url), self.prefix.map(Purge::Prefix), self.key.map(Purge::Key));
-        let mut wishes = [url, prefix, key, group, all].into_iter().flatten();
-        let purge = wishes.next()?;
-        wishes.next().is_none().then_some((purge, manner))
+        let mut purges = [url, prefix, key, group, all].into_iter().flatten();
+        let purge = purges.next()?;
+        purges.next().is_none().then_some((purge, mode))
     }
 }
 
-impl Kept {
+impl CacheApi {
     pub fn answer(&self, page: &str, call: &Call<'_>) -> Option<AdminPage> {
         let only_looks = matches!(call.method, "GET" | "HEAD");
         Some(match page {
@@ -84,12 +84,12 @@ impl Kept {
 
     fn purge(&self, content: &[u8]) -> AdminPage {
         const EXPECTED: &str = "expected one of {\"url\": \"http://…\"}, {\"prefix\": \"http://…\"}, {\"key\": \"…\"}, {\"origin\": \"http://…\", \"group\": \"…\"} and {\"all\": true}, optionally with \"soft\": true";
-        let wish: Wish = match serde_json::from_slice(content) {
-            Ok(wish) => wish,
+        let request: PurgeRequest = match serde_json::from_slice(content) {
+            Ok(request) => request,
             Err(error) => return AdminPage::fault(400, format!("{EXPECTED}: {error}")),
         };
-        let Some((purge, manner)) = wish.purge() else { return AdminPage::fault(400, EXPECTED) };
-        match self.cache.purge(&purge, manner, self.clock.now()) {
+        let Some((purge, mode)) = request.purge() else { return AdminPage::fault(400, EXPECTED) };
+        match self.cache.purge(&purge, mode, self.clock.now()) {
             Ok(count) => AdminPage::json(200, &json!({ "purged": count })),
             Err(error) => AdminPage::fault(422, error),
         }
@@ -129,7 +129,7 @@ mod tests {
     use crate::upstream_tls::Clients;
     use crate::upstreams::Upstreams;
 
-    fn kept() -> Kept {
+    fn api() -> CacheApi {
         let clock = Clock::start();
         let settings = ProxySettings::new(Mode::Reverse { host: HostRule::Keep });
         let list = vec!["http://127.0.0.1:1".parse().unwrap()];
@@ -137,17 +137,17 @@ mod tests {
         let upstreams = Upstreams::new(rules, list, Duration::ZERO, clock, clients, sockets).unwrap();
         let parts = Parts { group: Some(upstreams.group()), ..Parts::new(settings, clock.wall_clock()) };
         let proxy = Proxy::new(parts).unwrap();
-        Kept { cache: Cache::new(CacheSettings::new(1 << 20)).unwrap(), proxy, clock }
+        CacheApi { cache: Cache::new(CacheSettings::new(1 << 20)).unwrap(), proxy, clock }
     }
 
-    fn call(kept: &Kept, method: &str, page: &str, query: Option<&str>, content: &str) -> Option<(u16, Value)> {
-        let page = kept.answer(page, &Call { method, path: "", query, content: content.as_bytes() })?;
+    fn call(api: &CacheApi, method: &str, page: &str, query: Option<&str>, content: &str) -> Option<(u16, Value)> {
+        let page = api.answer(page, &Call { method, path: "", query, content: content.as_bytes() })?;
         Some((page.status, serde_json::from_str(&page.text).unwrap_or_default()))
     }
 
     #[test]
     fn every_way_of_purging_is_understood() {
-        let kept = kept();
+        let api = api();
         for content in [
             r#"{"url": "http://a.example/x"}"#,
             r#"{"prefix": "http://a.example/", "soft": true}"#,
@@ -155,14 +155,14 @@ mod tests {
             r#"{"origin": "https://a.example", "group": "news"}"#,
             r#"{"all": true}"#,
         ] {
-            let answered = call(&kept, "POST", "purge", None, content);
+            let answered = call(&api, "POST", "purge", None, content);
             assert_eq!(answered, Some((200, json!({ "purged": 0 }))), "{content}");
         }
     }
 
     #[test]
     fn a_purge_that_could_mean_too_much_is_refused() {
-        let kept = kept();
+        let api = api();
         for (content, status, words) in [
             ("", 400, "expected one of"),
             ("{}", 400, "expected one of"),
@@ -173,7 +173,7 @@ mod tests {
             (r#"{"uri": "http://a/"}"#, 400, "unknown field `uri`"),
             (r#"{"url": "/x"}"#, 422, "not an absolute URL"),
         ] {
-            let (found, message) = call(&kept, "POST", "purge", None, content).unwrap();
+            let (found, message) = call(&api, "POST", "purge", None, content).unwrap();
             let message = message["error"].as_str().unwrap();
             assert!(found == status && message.contains(words), "{content}: {found} {message}");
         }
@@ -181,16 +181,16 @@ mod tests {
 
     #[test]
     fn statistics_of_the_cache_are_reported() {
-        let kept = kept();
-        let (status, statistics) = call(&kept, "GET", "statistics", None, "").unwrap();
+        let api = api();
+        let (status, statistics) = call(&api, "GET", "statistics", None, "").unwrap();
         assert_eq!((status, &statistics["objects"]), (200, &json!(0)));
         assert!(statistics["bytes_max"].as_u64().unwrap() > 0);
         let nothing = json!({ "hit": 0, "stale": 0, "revalidated": 0, "collapsed": 0, "miss": 0, "bypass": 0 });
         assert_eq!(statistics["requests"], nothing);
-        assert_eq!(call(&kept, "GET", "hottest", Some("count=5"), ""), Some((200, json!([]))));
-        assert_eq!(call(&kept, "GET", "hottest", Some("n=5"), "").unwrap().0, 400);
-        assert_eq!(call(&kept, "POST", "statistics", None, "").unwrap().0, 405);
-        assert_eq!(call(&kept, "GET", "purge", None, "").unwrap().0, 405);
-        assert_eq!(call(&kept, "GET", "else", None, ""), None);
+        assert_eq!(call(&api, "GET", "hottest", Some("count=5"), ""), Some((200, json!([]))));
+        assert_eq!(call(&api, "GET", "hottest", Some("n=5"), "").unwrap().0, 400);
+        assert_eq!(call(&api, "POST", "statistics", None, "").unwrap().0, 405);
+        assert_eq!(call(&api, "GET", "purge", None, "").unwrap().0, 405);
+        assert_eq!(call(&api, "GET", "else", None, ""), None);
     }
 }

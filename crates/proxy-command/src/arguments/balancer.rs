@@ -179,7 +179,7 @@ impl BalancingFlags {
 }
 
 /// Names the flag of an invalid setting.
-pub fn locate_in_group(error: &GroupError) -> Failure {
+pub fn group_failure(error: &GroupError) -> Failure {
     let flag = match error {
         GroupError::CookieName(_) | GroupError::Separator(_) => "--affinity",
         GroupError::ShortKey => "--affinity-key-file",
@@ -230,7 +230,7 @@ mod tests {
             (GroupSettings { ejection: Some(no_time), ..GroupSettings::default() }, "--eject-time: "),
             (GroupSettings { hash_load_percent_max: 50, ..GroupSettings::default() }, "--hash-load: "),
         ] {
-            let problem = locate_in_group(&Group::new(settings, Vec::new()).unwrap_err()).message;
+            let problem = group_failure(&Group::new(settings, Vec::new()).unwrap_err()).message;
             assert!(problem.starts_with(flag), "{flag}: {problem}");
         }
     }

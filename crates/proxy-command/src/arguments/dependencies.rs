@@ -1,5 +1,4 @@
-//! Flags that require another one. A `--health-interval` without `--health-path` would silently check nothing, so it is
-//! an error.
+//! Flags that require another one: `--health-interval` without `--health-path` would silently check nothing.
 //!
 //! A flag counts as set if its value is not the default: a file written by `--print-config` contains all of them.
 
@@ -7,8 +6,9 @@ use breme_command::configuration::{changed, matches, value};
 use breme_command::failure::Failure;
 use clap::{ArgMatches, Command};
 
-/// Keys, and key prefixes that end with a dash; the flag that they require; and the error message.
-struct Belonging {
+/// Keys that require another one.
+struct Dependency {
+    /// Keys, and key prefixes that end with a dash.
     keys: &'static [&'static str],
     /// The required key, and a prefix of its value.
     needs: (&'static str, &'static str),
@@ -16,51 +16,51 @@ struct Belonging {
     remedy: &'static str,
 }
 
-const BELONGINGS: [Belonging; 9] = [
-    Belonging { keys: &["allow-"], needs: ("forward", ""), why: "is for forward proxies", remedy: "add --forward" },
-    Belonging {
+const DEPENDENCIES: [Dependency; 9] = [
+    Dependency { keys: &["allow-"], needs: ("forward", ""), why: "is for forward proxies", remedy: "add --forward" },
+    Dependency {
         keys: &["cache-", "purge-from"],
         needs: ("cache-memory", ""),
         why: "needs a cache",
         remedy: "add --cache-memory 256MiB",
     },
-    Belonging {
+    Dependency {
         keys: &["admin-token-file"],
         needs: ("admin", ""),
         why: "needs the admin server",
         remedy: "add --admin ADDR",
     },
-    Belonging {
+    Dependency {
         keys: &["health-"],
         needs: ("health-path", ""),
         why: "needs health checks",
         remedy: "add --health-path PATH",
     },
-    Belonging {
+    Dependency {
         keys: &["affinity-"],
         needs: ("affinity", "insert:"),
-        why: "needs a cookie of the proxy's own",
+        why: "needs the proxy's own cookie",
         remedy: "add --affinity insert:COOKIE",
     },
-    Belonging {
+    Dependency {
         keys: &["queue", "queue-timeout"],
         needs: ("max-outstanding", ""),
-        why: "needs a limit of requests per upstream",
+        why: "needs a limit for each upstream",
         remedy: "add --max-outstanding N",
     },
-    Belonging {
+    Dependency {
         keys: &["hash-load"],
         needs: ("policy", "consistent-hash"),
         why: "needs consistent hashing",
         remedy: "add --policy consistent-hash",
     },
-    Belonging {
+    Dependency {
         keys: &["log-format"],
         needs: ("access-log", ""),
         why: "needs an access log",
         remedy: "add --access-log FILE",
     },
-    Belonging {
+    Dependency {
         keys: &["client-burst"],
         needs: ("client-rate", ""),
         why: "needs a rate limit",
@@ -69,7 +69,7 @@ const BELONGINGS: [Belonging; 9] = [
 ];
 
 /// Flags that a forward proxy ignores, since its upstreams are not configured.
-const OF_NAMED_UPSTREAMS: [&str; 11] = [
+const REVERSE_ONLY: [&str; 11] = [
     "host",
     "resolve-interval",
     "policy",
@@ -88,11 +88,11 @@ pub(super) fn check(command: &Command, given: &ArgMatches) -> Result<(), Failure
     let defaults = matches(command, &[command.get_name().into()], None)?;
     let keys = changed(command, &defaults, given);
     let is_there = |(key, beginning): (&str, &str)| keys.contains(&key) && value(given, key).starts_with(beginning);
-    if let Some(key) = keys.iter().find(|key| is_there(("forward", "")) && is_one_of(&OF_NAMED_UPSTREAMS, key)) {
-        return Err(Failure::usage(format!("--{key} is for reverse proxies, and this is a forward proxy; remove it")));
+    if let Some(key) = keys.iter().find(|key| is_there(("forward", "")) && is_one_of(&REVERSE_ONLY, key)) {
+        return Err(Failure::usage(format!("--{key} is for reverse proxies; remove it, or remove --forward")));
     }
-    for Belonging { keys: belonging, needs, why, remedy } in &BELONGINGS {
-        if let Some(key) = keys.iter().find(|key| is_one_of(belonging, key) && !is_there(*needs)) {
+    for Dependency { keys: dependent, needs, why, remedy } in &DEPENDENCIES {
+        if let Some(key) = keys.iter().find(|key| is_one_of(dependent, key) && !is_there(*needs)) {
             return Err(Failure::usage(format!("--{key} {why}; {remedy}, or remove --{key}")));
         }
     }
@@ -160,8 +160,8 @@ mod tests {
     #[test]
     fn the_lists_name_keys() {
         let command = command();
-        let lists = BELONGINGS.iter().map(|belonging| belonging.keys).chain([OF_NAMED_UPSTREAMS.as_slice()]);
-        for name in lists.flatten().chain(BELONGINGS.iter().map(|belonging| &belonging.needs.0)) {
+        let lists = DEPENDENCIES.iter().map(|dependent| dependent.keys).chain([REVERSE_ONLY.as_slice()]);
+        for name in lists.flatten().chain(DEPENDENCIES.iter().map(|dependent| &dependent.needs.0)) {
             assert!(keys(&command).any(|(key, _)| is_one_of(&[name], key)), "{name}");
         }
     }

@@ -10,14 +10,14 @@ use breme_driver::{Clock, DriverSettings, UnixSockets};
 use breme_proxy::{AccessLog, Parts as ProxyParts, Proxy, Resolver, SettingsError};
 
 use super::access_log::{AccessLogWriter, Destination};
-use super::arguments::{ProxyArgs, ROLE, locate_in_group};
-use super::names::NameResolver;
+use super::arguments::{ProxyArgs, ROLE, group_failure};
+use super::name_resolver::NameResolver;
 use super::secrets::Secrets;
 use super::upstream_tls::Clients;
 use super::upstreams::{ListError, Upstreams};
 
 /// A proxy ready to start.
-pub struct Assembly {
+pub struct Setup {
     pub proxy: Proxy,
     pub parts: Parts,
     /// Except the number of connections.
@@ -38,7 +38,7 @@ pub struct Parts {
     pub log: Option<AccessLogWriter>,
 }
 
-impl Assembly {
+impl Setup {
     pub fn from_args(args: &ProxyArgs, clock: Clock) -> Result<Self, Failure> {
         let clients = Clients::from_flags(&args.upstreams)?;
         let unix_sockets = UnixSockets::default();
@@ -51,7 +51,7 @@ impl Assembly {
             access_log: parts.log.as_ref().map(|writer| writer.log() as Arc<dyn AccessLog>),
             ..ProxyParts::new(args.settings(&parts.secrets)?, clock.wall_clock())
         });
-        let proxy = proxy.map_err(|error| locate(&error))?;
+        let proxy = proxy.map_err(|error| settings_failure(&error))?;
         let driver = DriverSettings { tls_clients: clients.list, unix_sockets, ..args.driver_settings() };
         Ok(Self { proxy, parts, driver })
     }
@@ -92,28 +92,28 @@ fn upstreams(
     let rules = args.balancing.settings(secrets)?;
     let flags = &args.upstreams;
     Upstreams::new(rules, flags.upstream.clone(), flags.resolve_interval, clock, clients.clone(), sockets.clone())
-        .map_err(locate_in_list)
+        .map_err(list_failure)
 }
 
-pub fn locate_in_list(error: ListError) -> Failure {
+pub fn list_failure(error: ListError) -> Failure {
     match error {
-        ListError::Group(error) => locate_in_group(&error),
+        ListError::Group(error) => group_failure(&error),
         ListError::Tls(problem) => Failure::usage(problem),
         ListError::Socket(_) | ListError::Own(_) => Failure::usage(format!("--upstream: {error}")),
     }
 }
 
 fn cache(args: &ProxyArgs, secrets: &Secrets) -> Result<Option<Arc<Cache>>, Failure> {
-    args.cache_settings(secrets).map(Cache::new).transpose().map_err(|error| locate_in_cache(&error))
+    args.cache_settings(secrets).map(Cache::new).transpose().map_err(|error| cache_failure(&error))
 }
 
-pub fn locate_in_cache(error: &CacheSettingsError) -> Failure {
+pub fn cache_failure(error: &CacheSettingsError) -> Failure {
     let flag = if matches!(error, CacheSettingsError::Name(_)) { "--via-name" } else { "--cache-memory" };
     Failure::usage(format!("{flag}: {error}"))
 }
 
 /// Names the flag of an invalid setting.
-pub fn locate(error: &SettingsError) -> Failure {
+pub fn settings_failure(error: &SettingsError) -> Failure {
     let flag = match error {
         SettingsError::NoUpstreams => "--upstream",
         SettingsError::Pseudonym(_) => "--via-name",

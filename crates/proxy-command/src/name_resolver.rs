@@ -17,13 +17,13 @@ use parking_lot::{Condvar, Mutex};
 /// Resolver threads; each waits for one query at a time.
 const THREADS: usize = 8;
 /// Queued names; beyond it a query fails.
-const QUESTIONS_MAX: usize = 1024;
+const QUERIES_MAX: usize = 1024;
 /// Cached names; beyond it the one that expires next is removed.
 const NAMES_MAX: usize = 4096;
 /// How long a result is cached.
-const KEPT: Duration = Duration::from_secs(30);
+const CACHED_FOR: Duration = Duration::from_secs(30);
 /// … and a failure.
-const FAILURE_KEPT: Duration = Duration::from_secs(5);
+const FAILURE_CACHED_FOR: Duration = Duration::from_secs(5);
 /// Addresses of one name that are used.
 const ADDRESSES_MAX: usize = 16;
 /// Pause before a shard whose mailbox is full is woken again.
@@ -38,7 +38,7 @@ type Wake = Box<dyn Fn(Requester) -> bool + Send + Sync>;
 #[derive(Clone, Debug)]
 pub struct NameResolver {
     shared: Arc<SharedResolver>,
-    _end: Arc<End>,
+    _end: Arc<StopOnDrop>,
 }
 
 struct SharedResolver {
@@ -56,26 +56,26 @@ impl fmt::Debug for SharedResolver {
 
 #[derive(Default)]
 struct ResolverState {
-    known: HashMap<String, Known>,
-    questions: VecDeque<String>,
+    cache: HashMap<String, CacheEntry>,
+    queue: VecDeque<String>,
     /// The requesters of each name being resolved.
     waiting: HashMap<String, Vec<(Requester, u16)>>,
-    answers: HashMap<Requester, Result<Vec<SocketAddr>, ResolveError>>,
-    is_over: bool,
+    results: HashMap<Requester, Result<Vec<SocketAddr>, ResolveError>>,
+    is_stopped: bool,
 }
 
-struct Known {
+struct CacheEntry {
     outcome: LookupResult,
     until: Instant,
 }
 
 /// Ends the threads when the last clone is dropped.
 #[derive(Debug)]
-struct End(Arc<SharedResolver>);
+struct StopOnDrop(Arc<SharedResolver>);
 
-impl Drop for End {
+impl Drop for StopOnDrop {
     fn drop(&mut self) {
-        self.0.state.lock().is_over = true;
+        self.0.state.lock().is_stopped = true;
         self.0.changed.notify_all();
     }
 }
@@ -92,7 +92,7 @@ impl NameResolver {
             lookup,
             wake: OnceLock::new(),
         });
-        let resolver = Self { _end: Arc::new(End(Arc::clone(&shared))), shared };
+        let resolver = Self { _end: Arc::new(StopOnDrop(Arc::clone(&shared))), shared };
         for index in 0..THREADS {
             let shared = Arc::clone(&resolver.shared);
             std::thread::Builder::new().name(format!("names-{index}")).spawn(move || shared.work())?;
@@ -112,28 +112,28 @@ impl NameResolver {
 
 impl SharedResolver {
     fn work(&self) {
-        while let Some(name) = self.next_question() {
+        while let Some(name) = self.next_query() {
             let outcome = (self.lookup)(&name);
-            for requester in self.state.lock().learn(&name, &outcome, Instant::now()) {
+            for requester in self.state.lock().store(&name, &outcome, Instant::now()) {
                 let wake = self.wake.wait();
-                while !wake(requester) && !self.state.lock().is_over {
+                while !wake(requester) && !self.state.lock().is_stopped {
                     std::thread::sleep(MAILBOX_PAUSE);
                 }
             }
         }
     }
 
-    fn next_question(&self) -> Option<String> {
-        let is_idle = |state: &mut ResolverState| state.questions.is_empty() && !state.is_over;
+    fn next_query(&self) -> Option<String> {
+        let is_idle = |state: &mut ResolverState| state.queue.is_empty() && !state.is_stopped;
         let mut state = self.state.lock();
         self.changed.wait_while(&mut state, is_idle);
-        if state.is_over { None } else { state.questions.pop_front() }
+        if state.is_stopped { None } else { state.queue.pop_front() }
     }
 }
 
 impl ResolverState {
     fn known(&self, name: &str, now: Instant) -> Option<&LookupResult> {
-        self.known.get(name).filter(|known| known.until > now).map(|known| &known.outcome)
+        self.cache.get(name).filter(|known| known.until > now).map(|known| &known.outcome)
     }
 
     fn enqueue(&mut self, name: &str, port: u16, requester: Requester) -> bool {
@@ -141,25 +141,25 @@ impl ResolverState {
             waiting.push((requester, port));
             return true;
         }
-        if self.questions.len() >= QUESTIONS_MAX {
+        if self.queue.len() >= QUERIES_MAX {
             return false;
         }
-        self.questions.push_back(name.to_owned());
+        self.queue.push_back(name.to_owned());
         self.waiting.insert(name.to_owned(), vec![(requester, port)]);
         true
     }
 
     /// Caches a result, and returns its requesters.
-    fn learn(&mut self, name: &str, outcome: &LookupResult, now: Instant) -> Vec<Requester> {
-        if self.known.len() >= NAMES_MAX && !self.known.contains_key(name) {
-            let first = self.known.iter().min_by_key(|(_, known)| known.until).map(|(name, _)| name.clone());
-            first.and_then(|first| self.known.remove(&first));
+    fn store(&mut self, name: &str, outcome: &LookupResult, now: Instant) -> Vec<Requester> {
+        if self.cache.len() >= NAMES_MAX && !self.cache.contains_key(name) {
+            let first = self.cache.iter().min_by_key(|(_, known)| known.until).map(|(name, _)| name.clone());
+            first.and_then(|first| self.cache.remove(&first));
         }
-        let until = now + if outcome.is_ok() { KEPT } else { FAILURE_KEPT };
-        self.known.insert(name.to_owned(), Known { outcome: outcome.clone(), until });
+        let until = now + if outcome.is_ok() { CACHED_FOR } else { FAILURE_CACHED_FOR };
+        self.cache.insert(name.to_owned(), CacheEntry { outcome: outcome.clone(), until });
         let waiting = self.waiting.remove(name).unwrap_or_default();
         for &(requester, port) in &waiting {
-            self.answers.insert(requester, with_port(outcome, port));
+            self.results.insert(requester, with_port(outcome, port));
         }
         waiting.into_iter().map(|(requester, _)| requester).collect()
     }
@@ -184,12 +184,12 @@ impl Resolver for NameResolver {
     }
 
     fn fetch(&self, requester: Requester) -> Option<Result<Vec<SocketAddr>, ResolveError>> {
-        self.shared.state.lock().answers.remove(&requester)
+        self.shared.state.lock().results.remove(&requester)
     }
 
     fn forget(&self, requester: Requester) {
         let mut state = self.shared.state.lock();
-        state.answers.remove(&requester);
+        state.results.remove(&requester);
         for waiting in state.waiting.values_mut() {
             waiting.retain(|(one, _)| *one != requester);
         }
@@ -203,7 +203,7 @@ fn with_port(outcome: &LookupResult, port: u16) -> Result<Vec<SocketAddr>, Resol
 
 /// Queries the operating system, including its hosts file. It can take seconds.
 pub fn look_up(name: &str) -> LookupResult {
-    let found = breme_sys::resolve(name, 0).map_err(|error| meaning(&error))?;
+    let found = breme_sys::resolve(name, 0).map_err(|error| resolve_error(&error))?;
     let mut addresses: Vec<IpAddr> = Vec::new();
     for address in found.iter().map(SocketAddr::ip) {
         if !addresses.contains(&address) && addresses.len() < ADDRESSES_MAX {
@@ -214,7 +214,7 @@ pub fn look_up(name: &str) -> LookupResult {
 }
 
 /// The system reports errors as text only.
-fn meaning(error: &io::Error) -> ResolveError {
+fn resolve_error(error: &io::Error) -> ResolveError {
     let text = error.to_string();
     if ["not known", "No address associated", "nodename nor servname"].iter().any(|words| text.contains(words)) {
         ResolveError::NoSuchName
@@ -287,21 +287,21 @@ mod tests {
     }
 
     #[test]
-    fn questions_and_answers_are_bounded() {
+    fn queue_and_cache_are_bounded() {
         let (_permit, permissions) = channel();
         let (resolver, _woken) = resolver(permissions);
         let outcome_of = |number: usize| resolver.resolve(&format!("{number}.example"), 80, requester(number as u64));
-        let busy = (0..QUESTIONS_MAX + 2 * THREADS).map(outcome_of).filter(|outcome| *outcome != Resolution::Pending);
+        let busy = (0..QUERIES_MAX + 2 * THREADS).map(outcome_of).filter(|outcome| *outcome != Resolution::Pending);
         let busy: Vec<Resolution> = busy.collect();
         assert!((THREADS..=2 * THREADS).contains(&busy.len()), "{}", busy.len());
         assert_eq!(busy[0], Resolution::Failed(ResolveError::Busy));
 
         let (mut state, now) = (ResolverState::default(), Instant::now());
         for number in 0..NAMES_MAX + 10 {
-            state.learn(&number.to_string(), &Ok(vec![ADDRESS]), now + Duration::from_nanos(number as u64));
+            state.store(&number.to_string(), &Ok(vec![ADDRESS]), now + Duration::from_nanos(number as u64));
         }
-        assert_eq!(state.known.len(), NAMES_MAX);
+        assert_eq!(state.cache.len(), NAMES_MAX);
         assert!(state.known("9", now).is_none() && state.known("10", now).is_some());
-        assert!(state.known("10", now + KEPT * 2).is_none());
+        assert!(state.known("10", now + CACHED_FOR * 2).is_none());
     }
 }
