@@ -4,10 +4,10 @@
 #![allow(dead_code, reason = "the tests use the rest")]
 #![allow(clippy::unwrap_used, reason = "a fault of the simulation ends it")]
 
-#[path = "../tests/judging/interference.rs"]
+#[path = "../tests/judgement/fixture.rs"]
+mod fixture;
+#[path = "../tests/judgement/interference.rs"]
 mod interference;
-#[path = "../tests/judging/made.rs"]
-mod made;
 
 use interference::{Rule, WORLDS};
 

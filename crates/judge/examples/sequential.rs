@@ -8,15 +8,15 @@
 #![allow(clippy::unwrap_used, reason = "a fault of the simulation ends it")]
 #![expect(clippy::print_stdout, reason = "it prints a table")]
 
-#[path = "../tests/judging/growing.rs"]
-mod growing;
-#[path = "../tests/judging/made.rs"]
-#[expect(dead_code, clippy::unwrap_used, reason = "made for tests, which use the rest")]
-mod made;
+#[path = "../tests/judgement/fixture.rs"]
+#[expect(dead_code, clippy::unwrap_used, reason = "the tests use the rest")]
+mod fixture;
+#[path = "../tests/judgement/sequential_design.rs"]
+mod sequential_design;
 
 use breme_judge::judgement::Verdict;
-use growing::{FASTER, Grown, experiment, grow};
-use made::Noise;
+use fixture::Noise;
+use sequential_design::{FASTER, Grown, experiment, grow};
 
 const NOISE: [(Noise, &str); 5] = [
     (Noise::Normal, "normal"),

@@ -3,7 +3,7 @@
 use breme_judge::judgement::{Comparison, Judgement, Verdict};
 use breme_judge::{Levels, judge};
 
-use crate::made::{Experiment, KINDS, Noise, factor, hypothesis, measure};
+use crate::fixture::{Experiment, KINDS, Noise, factor, hypothesis, measure};
 
 fn two(blocks: u32, noise: Noise, size: f64) -> Experiment {
     let mut experiment = Experiment::new(vec![factor("build", &["old", "new"])], blocks, noise, size);

@@ -9,7 +9,7 @@ use breme_expression::Condition;
 use breme_judge::{PublishedFigure, SearchQuestion, judge};
 use breme_stats::Histogram;
 
-use crate::made::{Experiment, Noise, factor, hypothesis, levels, measure, trial, vocabulary, workload};
+use crate::fixture::{Experiment, Noise, factor, hypothesis, levels, measure, trial, vocabulary, workload};
 
 /// A wiki with and without a cache, under three crowds.
 fn experiment() -> Experiment {

@@ -4,7 +4,7 @@ use breme_experiment::record::TrialRecord;
 use breme_judge::judgement::{Effect, Verdict};
 use breme_judge::{Levels, is_decided, judge};
 
-use crate::made::{Experiment, Noise, factor, hypothesis};
+use crate::fixture::{Experiment, Noise, factor, hypothesis};
 
 /// The claim to be decided.
 pub const FASTER: &str = "mean(user) [build=new] < mean(user) [build=old]";

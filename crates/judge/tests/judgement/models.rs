@@ -8,7 +8,7 @@ use breme_judge::judgement::ModelOutcome;
 use breme_judge::{Factor, Levels, Question, judge};
 use breme_stats::queueing::{Station, exact_mva};
 
-use crate::made::{Disturbance, Noise, factor, levels, measure, trial, workload};
+use crate::fixture::{Disturbance, Noise, factor, levels, measure, trial, workload};
 
 const USERS: [&str; 9] = ["1", "2", "4", "8", "16", "24", "32", "48", "64"];
 

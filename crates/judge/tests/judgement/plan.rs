@@ -5,7 +5,7 @@ use breme_experiment::record::TrialRecord;
 use breme_judge::judgement::Verdict;
 use breme_judge::{Question, judge};
 
-use crate::made::{Disturbance, Noise, trial, workload};
+use crate::fixture::{Disturbance, Noise, trial, workload};
 
 const FILE: &str = r#"
 title = "A cache"

@@ -5,8 +5,8 @@
 use breme_judge::judge;
 use breme_judge::judgement::Verdict;
 
-use crate::growing::{Grown, LEAST, MOST, experiment, grow};
-use crate::made::Noise;
+use crate::fixture::Noise;
+use crate::sequential_design::{Grown, LEAST, MOST, experiment, grow};
 
 const RUNS: u64 = 300;
 

@@ -4,7 +4,7 @@ use breme_experiment::record::TrialRecord;
 use breme_judge::judgement::{Judgement, Verdict};
 use breme_judge::{Levels, judge};
 
-use crate::made::{Experiment, KINDS, Noise, factor, measure};
+use crate::fixture::{Experiment, KINDS, Noise, factor, measure};
 
 /// As in an experiment that does not set it.
 const REPEATS: u32 = 2;

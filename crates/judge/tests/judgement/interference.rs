@@ -7,7 +7,7 @@ use breme_judge::{Levels, judge};
 use breme_stats::Histogram;
 use breme_stats::steady::{Steadiness, find_steady};
 
-use crate::made::{Experiment, Noise, factor, levels, measure, trial, workload};
+use crate::fixture::{Experiment, Noise, factor, levels, measure, trial, workload};
 
 /// Values of a trial's series.
 const VALUES: usize = 50;

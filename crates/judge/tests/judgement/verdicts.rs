@@ -4,7 +4,7 @@ use breme_experiment::record::{Purpose, Steady, SteadyState, TrialEnd, TrialReco
 use breme_judge::judgement::{FindingKind, HypothesisJudgement, Judgement, Verdict};
 use breme_judge::{Levels, Question, judge};
 
-use crate::made::{Experiment, Noise, factor, hypothesis, levels, trial, workload};
+use crate::fixture::{Experiment, Noise, factor, hypothesis, levels, trial, workload};
 
 fn experiment(blocks: u32) -> Experiment {
     Experiment::new(vec![factor("path", &["source", "cached"])], blocks, Noise::Normal, 0.01)

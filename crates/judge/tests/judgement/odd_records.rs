@@ -6,7 +6,7 @@ use breme_judge::judgement::Judgement;
 use breme_judge::{CompareRules, Question, RecordedRun, compare, judge};
 use proptest::prelude::*;
 
-use crate::made::{factor, hypothesis, levels, measure, trial, workload};
+use crate::fixture::{factor, hypothesis, levels, measure, trial, workload};
 
 fn number() -> impl Strategy<Value = f64> {
     prop_oneof![

@@ -4,7 +4,7 @@ use breme_experiment::plan::{Gate, GatedMeasure, MARGIN_DEFAULT};
 use breme_experiment::record::{Machine, RunHead};
 use breme_judge::{CompareRules, GateVerdict, Levels, RecordedRun, RunComparison, RunVerdict, compare};
 
-use crate::made::{Experiment, Noise, factor, measure};
+use crate::fixture::{Experiment, Noise, factor, measure};
 
 fn experiment(blocks: u32) -> Experiment {
     Experiment::new(vec![factor("path", &["source", "cached"])], blocks, Noise::Normal, 0.02)
@@ -256,7 +256,8 @@ fn a_combination_without_values_gives_no_verdict() {
     assert!(turned.sentence.contains("path=cached: the earlier run has no value: not run"), "{}", turned.sentence);
 }
 
-/// The table of docs/METHODS.md: `cargo test -p breme-judge --test judging -- --ignored --nocapture table_of_the_gate`.
+/// The table of docs/METHODS.md:
+/// `cargo test -p breme-judge --test judgement -- --ignored --nocapture table_of_the_gate`.
 #[test]
 #[ignore = "prints a table"]
 fn table_of_the_gate() {

@@ -7,7 +7,7 @@ use breme_judge::{
     compare,
 };
 
-use crate::made::{Experiment, Noise, factor, measure};
+use crate::fixture::{Experiment, Noise, factor, measure};
 
 const RUNS: u64 = 8;
 

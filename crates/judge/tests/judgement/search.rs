@@ -8,7 +8,7 @@ use breme_expression::Condition;
 use breme_judge::judgement::{SearchOutcome, SearchStep};
 use breme_judge::{Next, Search, SearchQuestion};
 
-use crate::made::{levels, trial, vocabulary, workload};
+use crate::fixture::{levels, trial, vocabulary, workload};
 
 fn question(from: f64, to: f64, is_integer: bool) -> SearchQuestion {
     SearchQuestion {
