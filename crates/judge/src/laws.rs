@@ -19,7 +19,7 @@
 //! connections, up to 128 deep): the law finds 99.5 to 100.3 % of the users with `H`, and 20 to 74 % without.
 
 use breme_experiment::record::{Purpose, TrialRecord, WorkloadRecord};
-use breme_stats::queueing::interactive_users;
+use breme_stats::queueing_network::interactive_users;
 
 use crate::judgement::LawCheck;
 

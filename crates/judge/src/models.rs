@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use breme_experiment::plan::{ModelKind, PlanModel};
 use breme_experiment::record::TrialRecord;
 use breme_expression::{ArithmeticOperation, Expression, Measure, MeasuredOn, Quantity, TimeFigure, TimeKind, Unit};
-use breme_stats::growth::{self, Fit, Law};
-use breme_stats::queueing::{self, Population, Station};
+use breme_stats::queueing_network::{self, Population, Station};
+use breme_stats::scalability::{self, Fit, Law};
 use thiserror::Error;
 
 use crate::comparisons::combinations_without;
@@ -55,7 +55,7 @@ enum ModelError {
     TooFewLevels,
     #[error("no level has a trial that counts")]
     NoTrial,
-    #[error("{0} users exceed the maximum of {max}", max = queueing::USERS_MAX)]
+    #[error("{0} users exceed the maximum of {max}", max = queueing_network::USERS_MAX)]
     TooManyUsers(f64),
     #[error("no subject was instrumented")]
     NoDemand,
@@ -223,15 +223,15 @@ fn prediction_error(points: &[ModelPoint]) -> Option<f64> {
 /// Fits the laws of growth. Every trial is a point. The scatter of rates is proportional to them, so each is weighted
 /// with 1 ÷ the square of its level's rate.
 fn grown(ladder: &Ladder<'_>) -> Result<Vec<ModelOutcome>, ModelError> {
-    let levels: Vec<growth::Level> = ladder
+    let levels: Vec<scalability::Level> = ladder
         .seen_by_fit()
         .flat_map(|rung| {
             let typical = typical(rung.values.iter().copied()).filter(|&rate| rate > 0.0);
             let weight = typical.map(|rate| 1.0 / (rate * rate));
-            rung.values.iter().filter_map(move |&y| Some(growth::Level { x: rung.users, y, weight: weight? }))
+            rung.values.iter().filter_map(move |&y| Some(scalability::Level { x: rung.users, y, weight: weight? }))
         })
         .collect();
-    let (fits, best) = growth::compare(&levels);
+    let (fits, best) = scalability::compare(&levels);
     if fits.is_empty() || ladder.seen_by_fit().count() < FITTED_MIN {
         return Err(ModelError::TooFewLevels);
     }
@@ -294,11 +294,11 @@ fn queued(ladder: &Ladder<'_>, processors: u32) -> Result<Vec<ModelOutcome>, Mod
     let stations = stations_of(ladder, processors)?;
     let lowest = ladder.rungs.first().ok_or(ModelError::NoTrial)?;
     let highest = ladder.rungs.iter().map(|rung| rung.users).fold(0.0, f64::max);
-    if highest > f64::from(queueing::USERS_MAX) {
+    if highest > f64::from(queueing_network::USERS_MAX) {
         return Err(ModelError::TooManyUsers(highest));
     }
     let solve = |delay_s: f64| {
-        queueing::exact_mva(&stations, ladder.think_s + delay_s, highest.ceil() as u32)
+        queueing_network::exact_mva(&stations, ladder.think_s + delay_s, highest.ceil() as u32)
             .ok_or(ModelError::UnusableDemands)
     };
     let measured_s = typical(lowest.times_s.iter().copied()).ok_or(ModelError::NoTimes)?;

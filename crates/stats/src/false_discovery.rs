@@ -9,7 +9,7 @@
 //! of the same trials are positively correlated, which does no harm (Y. Benjamini, D. Yekutieli, Ann. Statist. 29
 //! (2001) 1165–1188).
 
-use crate::chances::{ascending, cleaned};
+use crate::p_values::{ascending, cleaned};
 
 /// The corrected p-values, in the order of the input, to be compared with the level directly.
 ///

@@ -6,7 +6,7 @@
 //!
 //! S. Holm: *A simple sequentially rejective multiple test procedure*, Scand. J. Statist. 6 (1979) 65–70.
 
-use crate::chances::{ascending, cleaned};
+use crate::p_values::{ascending, cleaned};
 
 /// The corrected p-values, in the order of the input, to be compared with the level directly.
 ///

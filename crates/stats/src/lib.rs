@@ -18,9 +18,9 @@
 //! | [`TheilSen`] | a line through the values of several runs: its slope, with an exact interval |
 //! | [`power_of_equal`] | the probability that two equal systems are found equal |
 //! | [`more_blocks`] | how many more blocks would probably decide |
-//! | [`steady`] | where a trial's steady part begins, and whether there is one |
-//! | [`growth`] | rates over users: linear, Amdahl, Universal Scalability Law |
-//! | [`queueing`] | closed systems from their demands: exact mean value analysis, bounds, the interactive response-time law |
+//! | [`steady_state`] | where a trial's steady part begins, and whether there is one |
+//! | [`scalability`] | rates over users: linear, Amdahl, Universal Scalability Law |
+//! | [`queueing_network`] | closed systems from their demands: exact mean value analysis, bounds, the interactive response-time law |
 //!
 //! A quantile of a run is read from the **merged** histogram, never averaged over parts.
 //!
@@ -35,10 +35,8 @@
 //! assert!((histogram.quantile(0.99) as f64 / 990_000.0 - 1.0).abs() < 0.001);
 //! ```
 
-mod chances;
 mod false_discovery;
 pub mod go_bench;
-pub mod growth;
 mod histogram;
 mod histogram_text;
 mod holm;
@@ -46,14 +44,16 @@ pub mod jtl;
 pub mod log;
 mod looks;
 mod normal;
+mod p_values;
 mod power;
 mod quantile_text;
-pub mod queueing;
+pub mod queueing_network;
 pub mod rank_sum;
 mod replicates;
 mod required_blocks;
+pub mod scalability;
 mod signed_rank;
-pub mod steady;
+pub mod steady_state;
 mod student;
 mod theil_sen;
 mod trimmed_mean;

@@ -51,7 +51,7 @@ pub struct Looks {
     least: u32,
     most: u32,
     /// Logarithms of the factor and of that probability, both ascending.
-    chances: Vec<(f64, f64)>,
+    probabilities: Vec<(f64, f64)>,
 }
 
 impl Looks {
@@ -72,17 +72,17 @@ impl Looks {
     }
 
     fn new(least: u32, most: u32) -> Self {
-        let mut looks = Self { least, most, chances: Vec::new() };
+        let mut looks = Self { least, most, probabilities: Vec::new() };
         let blocks = looks.places();
         // Four per decade in the usual range of levels, one for the p-values of clear differences.
         let coarse = (5..=14).rev().map(|decade| 10.0_f64.powi(-decade));
         let fine = (0..=16).rev().map(|quarter| 10.0_f64.powf(-f64::from(quarter) / 4.0));
         let level = |blocks, factor: f64| (blocks, factor * looks.weight(blocks));
-        let chance = |factor: f64| {
+        let probability = |factor: f64| {
             let levels: Vec<(u32, f64)> = blocks.iter().map(|&blocks| level(blocks, factor)).collect();
-            (factor.ln(), chance_of_any(&levels).min(1.0).ln())
+            (factor.ln(), probability_of_any(&levels).min(1.0).ln())
         };
-        looks.chances = coarse.chain(fine).map(chance).collect();
+        looks.probabilities = coarse.chain(fine).map(probability).collect();
         looks
     }
 
@@ -91,7 +91,8 @@ impl Looks {
     #[must_use]
     pub fn level(&self, blocks: u32, outside: f64) -> f64 {
         let wanted = (outside * self.spent()).ln();
-        let factor = interpolated(self.chances.iter().map(|&(factor, chance)| (chance, factor)), wanted).exp();
+        let factor =
+            interpolated(self.probabilities.iter().map(|&(factor, probability)| (probability, factor)), wanted).exp();
         (factor * self.weight(blocks)).min(outside)
     }
 
@@ -104,8 +105,8 @@ impl Looks {
         if p <= 0.0 {
             return 0.0;
         }
-        let chance = interpolated(self.chances.iter().copied(), (p / weight).min(1.0).ln()).exp();
-        (chance / self.spent()).max(p).min(1.0)
+        let probability = interpolated(self.probabilities.iter().copied(), (p / weight).min(1.0).ln()).exp();
+        (probability / self.spent()).max(p).min(1.0)
     }
 
     /// The share of the error that is spent. A single planned look is Student's test, which is exact without a margin.
@@ -138,8 +139,8 @@ impl Looks {
 
 /// The probability that any look at pure noise is below its nominal level. Each look is its number of blocks and that
 /// level.
-fn chance_of_any(looks: &[(u32, f64)]) -> f64 {
-    let mut chance = 0.0;
+fn probability_of_any(looks: &[(u32, f64)]) -> f64 {
+    let mut probability = 0.0;
     // The sum of all values so far if no look was below its level: positions and weighted densities.
     let mut sums = vec![(0.0, 1.0)];
     let mut before = 0;
@@ -147,11 +148,11 @@ fn chance_of_any(looks: &[(u32, f64)]) -> f64 {
         let deviations = normal::exceeded_with((level / 2.0).min(0.499));
         let (bound, spread) = (deviations * f64::from(now).sqrt(), f64::from(now - before).sqrt());
         let beyond = |sum: f64| normal::above((bound - sum) / spread) + normal::above((bound + sum) / spread);
-        chance += sums.iter().map(|&(sum, density)| density * beyond(sum)).sum::<f64>();
+        probability += sums.iter().map(|&(sum, density)| density * beyond(sum)).sum::<f64>();
         sums = next_sums(&sums, bound, spread);
         before = now;
     }
-    chance
+    probability
 }
 
 /// The density of the next sum within ±`bound`, by Simpson's rule.
@@ -194,10 +195,10 @@ mod tests {
         let level = |deviations: f64| 2.0 * normal::above(deviations);
         for (count, deviations) in [(2_u32, 2.178), (5, 2.413), (10, 2.555)] {
             let looks: Vec<(u32, f64)> = (1..=count).map(|now| (now, level(deviations))).collect();
-            assert!((chance_of_any(&looks) - 0.05).abs() < 2e-4, "{count}: {}", chance_of_any(&looks));
+            assert!((probability_of_any(&looks) - 0.05).abs() < 2e-4, "{count}: {}", probability_of_any(&looks));
         }
         let strict: Vec<(u32, f64)> = (1..=4).map(|now| (now, level(2.024 * (4.0 / f64::from(now)).sqrt()))).collect();
-        assert!((chance_of_any(&strict) - 0.05).abs() < 2e-4, "{}", chance_of_any(&strict));
+        assert!((probability_of_any(&strict) - 0.05).abs() < 2e-4, "{}", probability_of_any(&strict));
     }
 
     #[test]
@@ -207,7 +208,7 @@ mod tests {
             for outside in [0.05, 0.01, 0.05 / 30.0] {
                 let levels: Vec<(u32, f64)> =
                     looks.places().into_iter().map(|blocks| (blocks, looks.level(blocks, outside))).collect();
-                let share = chance_of_any(&levels) / outside / looks.spent();
+                let share = probability_of_any(&levels) / outside / looks.spent();
                 assert!((0.98..1.02).contains(&share), "{least} to {most} at {outside}: {share}");
             }
         }

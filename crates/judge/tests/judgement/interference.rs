@@ -5,7 +5,7 @@ use breme_base::Random;
 use breme_experiment::record::{Distribution, Steady, SteadyState, TrialRecord, WarmUpRecord};
 use breme_judge::{Levels, judge};
 use breme_stats::Histogram;
-use breme_stats::steady::{Steadiness, find_steady};
+use breme_stats::steady_state::{Steadiness, find_steady};
 
 use crate::fixture::{Experiment, Noise, factor, levels, measure, trial, workload};
 

@@ -6,7 +6,7 @@ use breme_experiment::plan::{ModelKind, PlanMeasure, PlanModel};
 use breme_experiment::record::TrialRecord;
 use breme_judge::judgement::ModelOutcome;
 use breme_judge::{Factor, Levels, Question, judge};
-use breme_stats::queueing::{Station, exact_mva};
+use breme_stats::queueing_network::{Station, exact_mva};
 
 use crate::fixture::{Disturbance, Noise, factor, levels, measure, trial, workload};
 

@@ -15,7 +15,7 @@ use breme_experiment::trial::WarmUp;
 use breme_load_result::Row;
 use breme_stats::Histogram;
 use breme_stats::log::{Interval, ReadError, Reader};
-use breme_stats::steady::{SeriesChange, Steadiness, SteadyPart, find_steady};
+use breme_stats::steady_state::{SeriesChange, Steadiness, SteadyPart, find_steady};
 use thiserror::Error;
 
 /// Buckets of the series in which the steady part is searched. More would only be slower: the search uses means of

@@ -2,7 +2,7 @@
 //! documentation.
 
 use breme_base::Random;
-use breme_stats::steady::{SeriesChange, Steadiness, find_steady};
+use breme_stats::steady_state::{SeriesChange, Steadiness, find_steady};
 
 use crate::at_most;
 use crate::noise::{autocorrelated, heavy, normal};

@@ -131,30 +131,34 @@ fn is_usable(stations: &[Station], think_s: f64) -> bool {
 struct Queue {
     length: f64,
     /// Probabilities of 0, 1, … users, as long as a server is left in addition to that of the arriving user.
-    chances: Vec<f64>,
+    probabilities: Vec<f64>,
 }
 
 impl Queue {
     fn empty(station: &Station) -> Self {
-        let mut chances = vec![0.0; station.servers as usize - 1];
-        if let Some(first) = chances.first_mut() {
+        let mut probabilities = vec![0.0; station.servers as usize - 1];
+        if let Some(first) = probabilities.first_mut() {
             *first = 1.0;
         }
-        Self { length: 0.0, chances }
+        Self { length: 0.0, probabilities }
     }
 
     /// The arrival theorem: an arriving user sees the state without itself.
     fn add_user(&mut self, station: &Station, rate: f64, empty: f64) -> Visited {
         let servers = f64::from(station.servers);
         // With j users present, servers − 1 − j are free in addition to the one that it takes.
-        let idle: f64 =
-            self.chances.iter().enumerate().map(|(users, chance)| (servers - 1.0 - users as f64) * chance).sum();
+        let idle: f64 = self
+            .probabilities
+            .iter()
+            .enumerate()
+            .map(|(users, probability)| (servers - 1.0 - users as f64) * probability)
+            .sum();
         let response_s = station.demand_s / servers * (1.0 + self.length + idle);
         self.length = rate * response_s;
-        for users in (1..self.chances.len()).rev() {
-            self.chances[users] = rate * station.demand_s / users as f64 * self.chances[users - 1];
+        for users in (1..self.probabilities.len()).rev() {
+            self.probabilities[users] = rate * station.demand_s / users as f64 * self.probabilities[users - 1];
         }
-        if let Some(first) = self.chances.first_mut() {
+        if let Some(first) = self.probabilities.first_mut() {
             *first = empty;
         }
         Visited { response_s, queue: self.length, utilization: rate * station.demand_s / servers }
