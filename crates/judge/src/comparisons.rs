@@ -15,7 +15,7 @@ use crate::interval_position::IntervalPosition;
 use crate::judgement::{Comparison, Effect, Scale, Verdict};
 use crate::levels::Levels;
 use crate::look::Look;
-use crate::noise::Floors;
+use crate::noise_floor::NoiseFloors;
 use crate::observations::{Observations, overridden};
 use crate::question::{Factor, Question};
 use crate::words::{self, different};
@@ -30,7 +30,7 @@ pub const LEVELS_MAX: usize = 50;
 pub(crate) fn compare_levels(
     question: &Question,
     seen: &Observations,
-    floors: &Floors,
+    floors: &NoiseFloors,
     look: &Look,
 ) -> (Vec<Comparison>, usize) {
     let mut comparisons = Vec::new();
@@ -58,13 +58,13 @@ fn correct_for_number(comparisons: &mut [Comparison], look: &Look) {
     let is_tested = |effect: &Effect| effect.p.is_some() && effect.blocks.iter().any(|pair| pair.left != pair.right);
     let tested: Vec<&mut Comparison> =
         comparisons.iter_mut().filter(|comparison| is_tested(&comparison.effect)).collect();
-    let chances: Vec<f64> = tested.iter().filter_map(|comparison| comparison.effect.p).collect();
-    let rates = false_discovery_rates(&chances);
+    let p_values: Vec<f64> = tested.iter().filter_map(|comparison| comparison.effect.p).collect();
+    let rates = false_discovery_rates(&p_values);
     for (comparison, rate) in tested.into_iter().zip(rates) {
         comparison.effect.p_discovery = Some(rate);
         if comparison.verdict == Verdict::Supported && rate > 1.0 - look.confidence() + 1e-9 {
             // The confidence required of the only comparison that differs.
-            let more_blocks = IntervalPosition::new(&comparison.effect, look).more_blocks(chances.len());
+            let more_blocks = IntervalPosition::new(&comparison.effect, look).more_blocks(p_values.len());
             comparison.verdict = Verdict::Undecided { more_blocks };
         }
     }
@@ -79,7 +79,7 @@ pub(crate) fn combinations_without(factors: &[Factor], left_out: &str) -> Vec<Le
 fn pairs_of_levels(
     question: &Question,
     seen: &Observations,
-    (floors, look): (&Floors, &Look),
+    (floors, look): (&NoiseFloors, &Look),
     measure: &PlanMeasure,
     factor: &Factor,
     others: &Levels,

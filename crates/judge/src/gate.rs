@@ -62,12 +62,12 @@ pub(crate) struct Judged {
 
 pub(crate) fn judge(rows: &mut [Drafted], rules: &CompareRules) -> Judged {
     let sided: Vec<Sided> = rows.iter().enumerate().filter_map(|(index, row)| Sided::from_row(index, row)).collect();
-    let chances: Vec<Option<f64>> =
+    let p_values: Vec<Option<f64>> =
         sided.iter().map(|side| side.p_worse(&rows[side.index], sided.len(), rules.confidence)).collect();
     // One-sided p-values are compared with half of the probability outside the interval.
-    let doubled: Vec<f64> = chances.iter().map(|p| (2.0 * p.unwrap_or(1.0)).min(1.0)).collect();
+    let doubled: Vec<f64> = p_values.iter().map(|p| (2.0 * p.unwrap_or(1.0)).min(1.0)).collect();
     let corrected = holm(&doubled);
-    for ((side, p), p_holm) in sided.iter().zip(chances).zip(corrected) {
+    for ((side, p), p_holm) in sided.iter().zip(p_values).zip(corrected) {
         let row = &mut rows[side.index];
         let verdict = side.verdict(row, p_holm, rules.confidence);
         row.row.gated = Some(Gated {

@@ -204,8 +204,8 @@ impl HistoryBuilder {
     pub fn finish(self) -> History {
         let Self { confidence, measures, mut history, .. } = self;
         let trends: Vec<Option<Trend>> = history.rows.iter().map(|row| trend(row, confidence)).collect();
-        let chances: Vec<f64> = trends.iter().flatten().map(|trend| trend.p).collect();
-        let mut rates = false_discovery_rates(&chances).into_iter();
+        let p_values: Vec<f64> = trends.iter().flatten().map(|trend| trend.p).collect();
+        let mut rates = false_discovery_rates(&p_values).into_iter();
         for ((row, trend), measure) in history.rows.iter_mut().zip(trends).zip(&measures) {
             row.trend = trend.map(|trend| {
                 let p_discovery = rates.next().unwrap_or(1.0);

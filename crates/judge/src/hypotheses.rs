@@ -24,7 +24,7 @@ use crate::judgement::{BlockPair, Case, Effect, HypothesisJudgement, Verdict};
 use crate::levels::Levels;
 use crate::look::Look;
 use crate::measure::Lack;
-use crate::noise::Floors;
+use crate::noise_floor::NoiseFloors;
 use crate::observations::Observations;
 use crate::question::{Hypothesis, Question};
 use crate::words;
@@ -33,30 +33,30 @@ use crate::words;
 pub(crate) fn judge(
     question: &Question,
     seen: &Observations,
-    floors: &Floors,
+    floors: &NoiseFloors,
     look: &Look,
 ) -> Vec<HypothesisJudgement> {
-    let judging = Judging { question, seen, floors, look };
-    let sifted: Vec<Sifted<'_>> =
-        question.hypotheses.iter().map(|hypothesis| Sifted::new(hypothesis, &judging)).collect();
-    let chances: Vec<f64> = sifted.iter().filter_map(|sifted| sifted.chance).collect();
-    let mut corrected = holm(&chances).into_iter();
-    let judged = sifted.into_iter().map(|sifted| {
-        let family = sifted.chance.map(|chance| Family {
-            multiplier: chances.iter().filter(|&&other| other >= chance).count() as f64,
+    let context = Context { question, seen, floors, look };
+    let uncorrected: Vec<UncorrectedHypothesis<'_>> =
+        question.hypotheses.iter().map(|hypothesis| UncorrectedHypothesis::new(hypothesis, &context)).collect();
+    let p_values: Vec<f64> = uncorrected.iter().filter_map(|uncorrected| uncorrected.p).collect();
+    let mut corrected = holm(&p_values).into_iter();
+    let judged = uncorrected.into_iter().map(|uncorrected| {
+        let family = uncorrected.p.map(|p| Family {
+            multiplier: p_values.iter().filter(|&&other| other >= p).count() as f64,
             corrected: corrected.next().unwrap_or(1.0),
-            size: chances.len(),
+            size: p_values.len(),
         });
-        sifted.judged(look, family)
+        uncorrected.judged(look, family)
     });
     judged.collect()
 }
 
-/// What all hypotheses are judged by.
-struct Judging<'a> {
+/// What the test of every hypothesis needs.
+struct Context<'a> {
     question: &'a Question,
     seen: &'a Observations,
-    floors: &'a Floors,
+    floors: &'a NoiseFloors,
     look: &'a Look,
 }
 
@@ -69,15 +69,15 @@ struct Family {
     size: usize,
 }
 
-/// A hypothesis with its cases, before the correction for the others.
-struct Sifted<'a> {
+/// A hypothesis with its cases, before Holm's correction.
+struct UncorrectedHypothesis<'a> {
     hypothesis: &'a Hypothesis,
-    cases: Vec<SiftedCase>,
-    /// The p-value of its cases, for the verdict that they indicate; none if it involves no chance.
-    chance: Option<f64>,
+    cases: Vec<UncorrectedCase>,
+    /// The p-value of its cases, for the verdict that they indicate; none if all are exact.
+    p: Option<f64>,
 }
 
-struct SiftedCase {
+struct UncorrectedCase {
     case: Case,
     lacks: Vec<(u32, Lack)>,
     kind: CaseKind,
@@ -86,17 +86,17 @@ struct SiftedCase {
 enum CaseKind {
     /// There are no data.
     Empty,
-    /// A counted value against a number: no chance is involved.
+    /// A counted value against a number, known without error.
     Exact { holds: bool },
-    /// Subject to chance.
+    /// Measured values, which vary.
     Tested { p: f64, is_adverse: bool },
 }
 
-impl<'a> Sifted<'a> {
-    fn new(hypothesis: &'a Hypothesis, judging: &Judging<'_>) -> Self {
-        let sift = |levels| SiftedCase::new(hypothesis, levels, judging);
-        let mut cases: Vec<SiftedCase> =
-            cases(&hypothesis.claim, &judging.question.factors).into_iter().map(sift).collect();
+impl<'a> UncorrectedHypothesis<'a> {
+    fn new(hypothesis: &'a Hypothesis, context: &Context<'_>) -> Self {
+        let judge_case = |levels| UncorrectedCase::new(hypothesis, levels, context);
+        let mut cases: Vec<UncorrectedCase> =
+            cases(&hypothesis.claim, &context.question.factors).into_iter().map(judge_case).collect();
         let adverse =
             cases.iter().filter(|case| matches!(case.kind, CaseKind::Tested { is_adverse: true, .. })).count();
         for case in &mut cases {
@@ -105,13 +105,13 @@ impl<'a> Sifted<'a> {
                 *p = (*p * adverse as f64).min(1.0);
             }
         }
-        let chance = chance_of(&cases, adverse > 0);
-        Self { hypothesis, cases, chance }
+        let p = p_of(&cases, adverse > 0);
+        Self { hypothesis, cases, p }
     }
 
     fn judged(self, look: &Look, family: Option<Family>) -> HypothesisJudgement {
-        let Self { hypothesis, cases, chance } = self;
-        let judge_case = |case: SiftedCase| case.judged(&hypothesis.claim, look, chance, family);
+        let Self { hypothesis, cases, p } = self;
+        let judge_case = |case: UncorrectedCase| case.judged(&hypothesis.claim, look, p, family);
         let cases: Vec<Case> = cases.into_iter().map(judge_case).collect();
         let verdict = verdict_of_all(&cases);
         let said = verdict_text::describe(&hypothesis.claim, verdict, &cases);
@@ -128,17 +128,17 @@ impl<'a> Sifted<'a> {
 }
 
 /// The least certain case decides whether a claim is supported; the most certain one against it, whether it is refuted.
-fn chance_of(cases: &[SiftedCase], is_adverse: bool) -> Option<f64> {
-    let chances = cases.iter().filter_map(|case| match case.kind {
+fn p_of(cases: &[UncorrectedCase], is_adverse: bool) -> Option<f64> {
+    let p_values = cases.iter().filter_map(|case| match case.kind {
         CaseKind::Tested { p, is_adverse: adverse } if adverse == is_adverse => Some(p),
         _ => None,
     });
-    if is_adverse { chances.reduce(f64::min) } else { chances.reduce(f64::max) }
+    if is_adverse { p_values.reduce(f64::min) } else { p_values.reduce(f64::max) }
 }
 
-impl SiftedCase {
-    fn new(hypothesis: &Hypothesis, levels: Levels, judging: &Judging<'_>) -> Self {
-        let Judging { question, seen, floors, look } = *judging;
+impl UncorrectedCase {
+    fn new(hypothesis: &Hypothesis, levels: Levels, context: &Context<'_>) -> Self {
+        let Context { question, seen, floors, look } = *context;
         let claim = &hypothesis.claim;
         let (pairs, lacks) = pairs_of(seen, &claim.left, &claim.right, &levels);
         let is_exact = hypothesis.equal_within.is_none() && is_exact(claim);
@@ -157,7 +157,7 @@ impl SiftedCase {
         Self { case: Case { levels, effect, ..Case::default() }, lacks, kind }
     }
 
-    fn judged(self, claim: &Claim, look: &Look, chance: Option<f64>, family: Option<Family>) -> Case {
+    fn judged(self, claim: &Claim, look: &Look, hypothesis_p: Option<f64>, family: Option<Family>) -> Case {
         let Self { mut case, lacks, kind } = self;
         match kind {
             CaseKind::Empty => case.verdict = Verdict::NoData,
@@ -168,7 +168,7 @@ impl SiftedCase {
             CaseKind::Tested { p, .. } => {
                 case.effect.p = case.effect.p.map(|_| p);
                 let family = family.unwrap_or(Family { multiplier: 1.0, corrected: p, size: 1 });
-                let is_decisive = chance.is_some_and(|chance| (chance - p).abs() < f64::EPSILON);
+                let is_decisive = hypothesis_p.is_some_and(|decisive| (decisive - p).abs() < f64::EPSILON);
                 case.effect.p_holm =
                     Some(if is_decisive { family.corrected } else { (p * family.multiplier).min(1.0) });
                 case.verdict = verdict_of(claim, &case.effect, look, family.size);

@@ -6,7 +6,7 @@
 //! | [`MeasureReader`] | the value of a measure in one trial, or the reason why there is none |
 //! | `warm_up` | which warm-ups are discarded |
 //! | `observations`, `effect` | every value in every block; the ratio of two sides within each block, with its interval |
-//! | `noise` | the noise floor: how much two trials of the same combination differ |
+//! | `noise_floor` | the noise floor: how much two trials of the same combination differ |
 //! | `look` | after how many blocks the run is judged, and the confidence required there |
 //! | `interval_position`, `hypotheses`, `comparisons` | the meaning of an interval; verdicts on claims; every pair of levels |
 //! | `tables`, `laws`, `models` | measured and published figures; operational laws; tested predictions |
@@ -22,7 +22,6 @@ mod arithmetic;
 mod claims;
 mod comparisons;
 mod condition;
-mod course;
 mod effect;
 mod gate;
 mod history;
@@ -33,12 +32,13 @@ mod levels;
 mod look;
 mod measure;
 mod models;
-mod noise;
+mod noise_floor;
 mod observations;
+mod progress;
 mod question;
 mod recorded_run;
+mod run_comparison;
 mod run_row;
-mod runs;
 mod search;
 mod tables;
 mod warm_up;
@@ -50,24 +50,24 @@ pub mod judgement;
 pub use claims::CASES_MAX;
 pub use comparisons::COMPARISONS_MAX;
 pub use condition::is_met;
-pub use course::course;
 pub use gate::{BLOCKS_MIN as GATE_BLOCKS_MIN, GateSummary};
 pub use history::{
     HISTORY_RUNS_MAX, History, HistoryBuilder, HistoryPoint, HistoryRow, HistoryRun, RunRole, Trend, TrendVerdict,
 };
 pub use levels::Levels;
 pub use measure::{Lack, MeasureReader};
+pub use progress::progress;
 pub use question::{Factor, Hypothesis, PublishedFigure, Question};
 pub use recorded_run::{CompareRules, RecordedRun};
+pub use run_comparison::{RunComparison, compare};
 pub use run_row::{GateVerdict, Gated, RunRow, RunVerdict};
-pub use runs::{RunComparison, compare};
 pub use search::{Next, Search, SearchQuestion, TRIALS_MAX};
 pub use warm_up::agree_on_warm_ups;
 pub use words::amount;
 
 use breme_experiment::record::TrialRecord;
 use look::Look;
-use noise::Floors;
+use noise_floor::NoiseFloors;
 use observations::Observations;
 
 use crate::judgement::{HypothesisJudgement, Judgement, Verdict};
@@ -79,7 +79,7 @@ pub fn judge(question: &Question, records: &[TrialRecord]) -> Judgement {
     let records = agreed.as_ref();
     let seen = Observations::new(question.all_measures(), records);
     let look = Look::at(question, &seen);
-    let (floors, noise) = Floors::seen(question, &seen);
+    let (floors, noise) = NoiseFloors::seen(question, &seen);
     let (comparisons, left_out) = comparisons::compare_levels(question, &seen, &floors, &look);
     let (models, without_model) = models::judge(question, records);
     let mut judgement = Judgement {
@@ -109,7 +109,7 @@ pub fn judge_hypotheses(question: &Question, records: &[TrialRecord]) -> Vec<Hyp
     let records = agreed.as_ref();
     let seen = Observations::new(question.all_measures(), records);
     let look = Look::at(question, &seen);
-    let (floors, _) = Floors::seen(question, &seen);
+    let (floors, _) = NoiseFloors::seen(question, &seen);
     hypotheses::judge(question, &seen, &floors, &look)
 }
 

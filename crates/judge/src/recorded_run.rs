@@ -9,7 +9,7 @@ use breme_stats::VALUES_MAX;
 
 use crate::levels::Levels;
 use crate::measure::Lack;
-use crate::noise::Floors;
+use crate::noise_floor::NoiseFloors;
 use crate::observations::Observations;
 use crate::question::Question;
 use crate::words::amount;
@@ -44,14 +44,14 @@ impl Default for CompareRules {
 /// The measures of a run.
 pub(crate) struct Side {
     pub(crate) seen: Observations,
-    pub(crate) floors: Floors,
+    pub(crate) floors: NoiseFloors,
 }
 
 impl Side {
     pub(crate) fn new(run: &RecordedRun<'_>, measures: &[PlanMeasure]) -> Self {
         let question = Question { measures: measures.to_vec(), hypotheses: Vec::new(), ..run.question.clone() };
         let seen = Observations::new(question.all_measures(), run.records);
-        let (floors, _) = Floors::seen(&question, &seen);
+        let (floors, _) = NoiseFloors::seen(&question, &seen);
         Self { seen, floors }
     }
 

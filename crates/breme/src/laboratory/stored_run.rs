@@ -9,7 +9,7 @@ use breme_command::checks::{CheckResult, Checks, NamedCheck};
 use breme_command::failure::Failure;
 use breme_experiment::plan::Plan;
 use breme_judge::judgement::{Judgement, SearchOutcome, Verdict};
-use breme_judge::{Question, agree_on_warm_ups, course, judge};
+use breme_judge::{Question, agree_on_warm_ups, judge, progress};
 use breme_report::{Instruments, Run};
 use breme_runner::journal::{self, StoredRun};
 
@@ -60,8 +60,8 @@ pub(super) fn read_unjudged(folder: &Path) -> Result<Unjudged, Failure> {
 pub(super) fn judged(plan: &Plan, run: StoredRun) -> Judged {
     let Unjudged { run, question } = Unjudged::new(plan, run);
     let mut judgement = judge(&question, &run.trials);
-    let course = course(plan, &run.trials, run.end, &judgement, &run.folder.display().to_string());
-    judgement.grounds = format!("{} {course}", judgement.grounds).trim().to_owned();
+    let progress = progress(plan, &run.trials, run.end, &judgement, &run.folder.display().to_string());
+    judgement.grounds = format!("{} {progress}", judgement.grounds).trim().to_owned();
     judgement.warnings.extend(plan.warnings.iter().cloned());
     judgement.warnings.extend(run.damage.iter().map(|damage| format!("trials.jsonl: {damage}")));
     Judged { run, judgement }

@@ -10,7 +10,7 @@ use crate::words::count;
 /// Describes the run's progress; empty if there is nothing to report. `folder` names the run in the command that adds
 /// blocks.
 #[must_use]
-pub fn course(
+pub fn progress(
     plan: &Plan,
     records: &[TrialRecord],
     end: Option<RunEnd>,

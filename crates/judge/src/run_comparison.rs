@@ -150,14 +150,14 @@ fn correct_for_number(rows: &mut [Drafted], rules: &CompareRules) {
     let varies = |row: &Drafted| row.before.iter().chain(&row.after).any(|value| Some(value) != row.before.first());
     let tested: Vec<usize> =
         (0..rows.len()).filter(|&index| rows[index].lack.is_none() && varies(&rows[index])).collect();
-    let by_chance = |&index: &usize| {
+    let p_of = |&index: &usize| {
         let row = &rows[index];
         let p = |first, second| p_above(first, second, 0.0, tested.len(), rules.confidence).unwrap_or(1.0);
         (2.0 * p(&row.after, &row.before).min(p(&row.before, &row.after))).min(1.0)
     };
-    let chances: Vec<f64> = tested.iter().map(by_chance).collect();
-    let rates = false_discovery_rates(&chances);
-    for ((&index, p), rate) in tested.iter().zip(chances).zip(rates) {
+    let p_values: Vec<f64> = tested.iter().map(p_of).collect();
+    let rates = false_discovery_rates(&p_values);
+    for ((&index, p), rate) in tested.iter().zip(p_values).zip(rates) {
         (rows[index].row.p, rows[index].row.p_discovery) = (Some(p), Some(rate));
     }
     for row in rows {

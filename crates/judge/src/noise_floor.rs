@@ -14,11 +14,11 @@ use crate::observations::Observations;
 use crate::question::Question;
 
 /// The noise floors of all measures.
-pub(crate) struct Floors {
+pub(crate) struct NoiseFloors {
     of: Vec<(Expression, Effect)>,
 }
 
-impl Floors {
+impl NoiseFloors {
     /// The measured floors, and the same for the report.
     pub(crate) fn seen(question: &Question, seen: &Observations) -> (Self, Vec<NoiseFloor>) {
         let look = Look::at(question, seen);
