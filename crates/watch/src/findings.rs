@@ -4,7 +4,7 @@
 //! |---|---|
 //! | the hour of the day matters | `cycles`: largest mean deviation of an hour from its day's median, against randomly rotated days |
 //! | the day of the week matters | the same for weekdays and weeks, from four weeks on |
-//! | the level changed | `levels`: largest cumulative sum of ranks, against permuted blocks |
+//! | the level changed | `change_point`: largest cumulative sum of ranks, against permuted blocks |
 //! | a metric grows | `trend`: robust regression with a daily cycle and autocorrelated errors |
 //!
 //! Response times of neighbouring hours are correlated, whatever the time of day; a test that assumes independence
@@ -13,10 +13,10 @@
 //! tests of a target are corrected together (Holm), so that a target without any effect shows one in at most
 //! [`FALSE_ALARM`] of cases.
 
-mod blocks;
+mod batch_means;
+mod change_point;
 mod cycles;
 mod finding;
-mod levels;
 mod trend;
 
 use jiff::tz::TimeZone;
@@ -43,7 +43,7 @@ pub fn find(target: &TargetHistory, zone: &TimeZone) -> Vec<Finding> {
     };
     let mut results = vec![cycles::hours(&target.hours, zone), cycles::days(&target.hours, zone)];
     for metric in [Metric::Mean, Metric::Tail] {
-        results.push(levels::change(metric, &series(metric)));
+        results.push(change_point::change(metric, &series(metric)));
     }
     for metric in [Metric::Median, Metric::Memory, Metric::Descriptors] {
         results.push(trend::growth(metric, &series(metric)));

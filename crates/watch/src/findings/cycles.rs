@@ -12,7 +12,7 @@ use breme_stats::hodges_lehmann;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::blocks::median;
+use super::batch_means::median;
 use super::finding::{EFFECT_MIN, Effect, Hypothesis, Metric, Ratio, TestResult};
 use crate::history::Point;
 

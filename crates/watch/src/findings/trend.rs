@@ -13,7 +13,7 @@
 
 use breme_stats::{student_p, student_quantile};
 
-use super::blocks::{EDGE, VALUES_MIN, median};
+use super::batch_means::{EDGE, VALUES_MIN, median};
 use super::finding::{DAY, Effect, GROWTH_MIN, Hypothesis, Metric, Ratio, TestResult, Trend};
 
 const DAY_MS: f64 = 86_400_000.0;

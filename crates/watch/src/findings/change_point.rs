@@ -2,7 +2,7 @@
 
 use breme_base::Random;
 
-use super::blocks::{VALUES_MIN, independent, median, slope, split};
+use super::batch_means::{VALUES_MIN, independent, median, slope, split};
 use super::finding::{EFFECT_MIN, Effect, Hypothesis, LevelChange, Metric, Ratio, TestResult};
 
 /// Permutations: the smallest p is the reciprocal of one more.
