@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `connection`, `schema` | connections to the file; the tables and their versions |
 //! | `batch` | the statements of a transaction |
-//! | `deferred` | rows that an import inserts at the end of its transaction, sorted |
+//! | `pending_saves` | rows that an import inserts at the end of its transaction, sorted |
 //! | `backlog` | pages whose words are indexed later, and their indexing |
 //! | `word_index`, `inversion`, `postings` | which pages contain which words; the inversion of new texts, and the encoding |
 //! | `writer` | the thread that writes, with group commit |
@@ -16,8 +16,8 @@ mod backlog;
 mod batch;
 mod cache;
 mod connection;
-mod deferred;
 pub(super) mod inversion;
+mod pending_saves;
 pub(super) mod postings;
 mod read;
 mod schema;

@@ -3,7 +3,7 @@
 //! Changes to the index of titles are deferred to the end of the transaction: FTS5 then writes one segment for the
 //! whole batch, and there are no more statements with their own rollback, which would make it write earlier. The links
 //! and fields of an import are deferred too, so that they are inserted in the order of their indexes (see
-//! [`deferred`](super::deferred)).
+//! [`pending_saves`](super::pending_saves)).
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::deferred::{Deferred, LinkStep};
+use super::pending_saves::{LinkStep, PendingSaves};
 use super::postings::{Postings, PostingsIter};
 use super::read::{found, one, rows};
 use super::word_index::{NewSegment, next_generation};
@@ -48,7 +48,7 @@ struct Imported<'a> {
     write: u64,
     /// The last write of each page.
     writes: HashMap<i64, u64>,
-    deferred: Deferred<'a>,
+    pending: PendingSaves<'a>,
 }
 
 /// The changes of a transaction, for the caches.
@@ -130,7 +130,8 @@ impl<'a> Batch<'a> {
 
     fn import(&mut self, import: &'a Import) -> rusqlite::Result<u64> {
         let generation = next_generation(self.connection)?;
-        self.imported = Some(Imported { generation, write: 0, writes: HashMap::new(), deferred: Deferred::default() });
+        self.imported =
+            Some(Imported { generation, write: 0, writes: HashMap::new(), pending: PendingSaves::default() });
         let mut count = 0;
         for prepared in &import.writes {
             debug_assert_eq!(prepared.write.condition, Condition::Any);
@@ -139,7 +140,7 @@ impl<'a> Batch<'a> {
             }
             count += u64::from(self.write(prepared)?.is_ok());
         }
-        self.insert_deferred()?;
+        self.insert_pending()?;
         match self.imported.take() {
             Some(imported) if !imported.writes.is_empty() => self.index(&import.words, &imported)?,
             _ => {}
@@ -179,7 +180,7 @@ impl<'a> Batch<'a> {
         let Some(state) = state.filter(|state| state.is_live) else { return Ok(Err(WriteError::Missing)) };
         if matches!(write.action, WriteAction::Delete | WriteAction::Rename { .. }) {
             // These change existing links.
-            self.insert_deferred()?;
+            self.insert_pending()?;
         }
         match (&write.action, &prepared.derived) {
             (WriteAction::Rename { to }, _) => self.rename(write, to, &state),
@@ -222,7 +223,7 @@ impl<'a> Batch<'a> {
         match &mut self.imported {
             Some(imported) => {
                 imported.writes.insert(page, imported.write);
-                imported.deferred.save(page, links, &indexed.field_entries, created.then_some(&write.name));
+                imported.pending.save(page, links, &indexed.field_entries, created.then_some(&write.name));
             }
             None => {
                 self.unindexed.insert(page, content.text.len());
@@ -431,16 +432,16 @@ impl<'a> Batch<'a> {
         self.execute("INSERT INTO links (page, target) VALUES (?1, ?2)", params![page, target]).map(|_| ())
     }
 
-    /// Inserts the deferred links and fields, and finds the red links of their pages.
-    fn insert_deferred(&mut self) -> rusqlite::Result<()> {
+    /// Inserts the pending links and fields, and finds the red links of their pages.
+    fn insert_pending(&mut self) -> rusqlite::Result<()> {
         let Some(imported) = &mut self.imported else { return Ok(()) };
-        let deferred = std::mem::take(&mut imported.deferred);
-        for (path, value, page) in deferred.fields() {
+        let pending = std::mem::take(&mut imported.pending);
+        for (path, value, page) in pending.fields() {
             self.insert_field(path, value, page)?;
         }
         let mut red_links = Vec::new();
         let mut last = ("", false);
-        for (name, step) in deferred.steps() {
+        for (name, step) in pending.steps() {
             match step {
                 // Finds earlier links: those of the transaction follow.
                 LinkStep::Created(page) => {

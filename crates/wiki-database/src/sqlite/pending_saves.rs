@@ -1,4 +1,4 @@
-//! Links and fields of an import's saves, deferred within its transaction.
+//! Links and fields of an import's saves, inserted at the end of its transaction.
 //!
 //! Titles, and thus the positions of links in their index by target, are in random order. In a large wiki that index is
 //! larger than the cache, so each link would read and write a page of it. Sorted, the links of a whole transaction
@@ -10,7 +10,7 @@ use crate::name::Name;
 
 /// The saves of an import whose links and fields are not in their tables yet.
 #[derive(Default)]
-pub(super) struct Deferred<'a> {
+pub(super) struct PendingSaves<'a> {
     /// The last save of each page.
     saved: HashMap<i64, Saved<'a>>,
     /// The pages that these saves created, with their names.
@@ -31,7 +31,7 @@ pub(super) enum LinkStep {
     Linked(i64),
 }
 
-impl<'a> Deferred<'a> {
+impl<'a> PendingSaves<'a> {
     /// Adds a save, replacing an earlier one of the page. `created` is the name of a page that did not exist before.
     pub(super) fn save(
         &mut self,
