@@ -6,14 +6,14 @@
 use std::path::Path;
 use std::time::Instant;
 
-#[path = "../tests/made_up/mod.rs"]
-mod made_up;
+#[path = "../tests/fixture/mod.rs"]
+mod fixture;
 
 #[expect(clippy::disallowed_methods, reason = "an example has a clock")]
 fn main() -> std::io::Result<()> {
     let is_large = std::env::args().nth(1).is_some_and(|argument| argument == "large");
-    let made_up = if is_large { made_up::large() } else { made_up::study() };
-    let run = made_up.run();
+    let fixture = if is_large { fixture::large() } else { fixture::study() };
+    let run = fixture.run();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target");
     std::fs::create_dir_all(&folder)?;
     let started = Instant::now();

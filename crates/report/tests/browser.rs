@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a fault of the test ends it")]
 
 mod chromium;
-mod made_up;
+mod fixture;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use chromium::Browser;
-use made_up::MadeUp;
+use fixture::Fixture;
 use serde_json::{Value, json};
 
 struct Page {
@@ -20,14 +20,14 @@ struct Page {
 }
 
 impl Page {
-    fn new(made_up: &MadeUp) -> Self {
+    fn new(fixture: &Fixture) -> Self {
         let page = Self { browser: Browser::start(), folder: tempfile::tempdir().unwrap() };
-        page.write(made_up);
+        page.write(fixture);
         page
     }
 
-    fn write(&self, made_up: &MadeUp) {
-        std::fs::write(self.file(), breme_report::html(&made_up.run())).unwrap();
+    fn write(&self, fixture: &Fixture) {
+        std::fs::write(self.file(), breme_report::html(&fixture.run())).unwrap();
     }
 
     fn file(&self) -> PathBuf {
@@ -86,7 +86,7 @@ fn check_charts(page: &mut Page) -> usize {
 
 #[test]
 fn charts_keyboard_labels_small_windows_and_paper() {
-    let mut page = Page::new(&made_up::study());
+    let mut page = Page::new(&fixture::study());
     page.open(1280, 900);
     assert!(check_charts(&mut page) >= 11);
     let each =
@@ -238,11 +238,11 @@ fn page_bytes(paper: &[u8]) -> Vec<usize> {
 
 #[test]
 fn a_run_that_means_harm_runs_nothing() {
-    let mut page = Page::new(&made_up::verdicts());
+    let mut page = Page::new(&fixture::verdicts());
     let trap = json!({ "source": "window.alert = () => { window.harmed = true; };" });
     page.browser.call("Page.addScriptToEvaluateOnNewDocument", trap);
-    for made_up in [made_up::verdicts(), made_up::nonsense(), made_up::nothing()] {
-        page.write(&made_up);
+    for fixture in [fixture::verdicts(), fixture::nonsense(), fixture::nothing()] {
+        page.write(&fixture);
         page.open(360, 740);
         assert_eq!(
             page.browser.evaluate("window.harmed === undefined && document.querySelectorAll('img').length === 0"),

@@ -2,16 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a fault of the test ends it")]
 
-mod made_up;
+mod fixture;
 
 use std::collections::BTreeSet;
 
 use breme_judge::judgement::{MeasureRow, MeasureTable};
 use breme_report::{Histograms, Run, Style};
-use made_up::MadeUp;
+use fixture::Fixture;
 
-fn text(made_up: &MadeUp, width: usize) -> String {
-    breme_report::text(&made_up.run(), Style { colours: false, width })
+fn text(fixture: &Fixture, width: usize) -> String {
+    breme_report::text(&fixture.run(), Style { colours: false, width })
 }
 
 /// The page without the parts common to all pages.
@@ -36,32 +36,32 @@ fn embedded(page: &str) -> serde_json::Value {
 
 #[test]
 fn every_verdict_and_failure_as_text() {
-    insta::assert_snapshot!(text(&made_up::verdicts(), 80));
+    insta::assert_snapshot!(text(&fixture::verdicts(), 80));
 }
 
 #[test]
 fn the_same_in_a_narrow_terminal() {
-    let narrow = text(&made_up::verdicts(), 40);
+    let narrow = text(&fixture::verdicts(), 40);
     assert!(narrow.lines().all(|line| line.chars().count() <= 60), "{narrow}");
     insta::assert_snapshot!(narrow);
 }
 
 #[test]
 fn every_verdict_and_failure_as_markdown() {
-    insta::assert_snapshot!(breme_report::markdown(&made_up::verdicts().run()));
+    insta::assert_snapshot!(breme_report::markdown(&fixture::verdicts().run()));
 }
 
 #[test]
 fn every_verdict_and_failure_as_a_page() {
-    insta::assert_snapshot!(document(&breme_report::html(&made_up::verdicts().run())));
+    insta::assert_snapshot!(document(&breme_report::html(&fixture::verdicts().run())));
 }
 
 /// A table whose values are all 0, and one that is 0 except in one trial.
-fn with_errors(made_up: &mut MadeUp) {
+fn with_errors(fixture: &mut Fixture) {
     let rows = |last: f64| {
         let values = |level: f64| vec![(1, 0.0), (2, level)];
         let row = |build: &str, level: f64| MeasureRow {
-            levels: made_up::levels([("build", build)]),
+            levels: fixture::levels([("build", build)]),
             values: values(level),
             center: Some(level / 2.0),
             ..MeasureRow::default()
@@ -74,16 +74,16 @@ fn with_errors(made_up: &mut MadeUp) {
         rows: rows(last),
         ..MeasureTable::default()
     };
-    made_up.judgement.tables.extend([table("errors(none)", 0.0), table("errors(some)", 0.02)]);
+    fixture.judgement.tables.extend([table("errors(none)", 0.0), table("errors(some)", 0.02)]);
 }
 
 #[test]
 fn a_measure_that_is_zero_everywhere_is_a_line_and_no_axis_of_shares_begins_below_zero() {
-    let mut made_up = made_up::verdicts();
-    with_errors(&mut made_up);
-    let page = breme_report::html(&made_up.run());
+    let mut fixture = fixture::verdicts();
+    with_errors(&mut fixture);
+    let page = breme_report::html(&fixture.run());
     let line = "errors(none): 0 % at every combination in 2 blocks";
-    let all = [text(&made_up, 100), breme_report::markdown(&made_up.run()).replace('\\', ""), document(&page)];
+    let all = [text(&fixture, 100), breme_report::markdown(&fixture.run()).replace('\\', ""), document(&page)];
     for text in &all {
         assert_eq!((text.matches("errors(none)").count(), text.matches(line).count()), (1, 1), "{text}");
     }
@@ -98,7 +98,7 @@ fn a_measure_that_is_zero_everywhere_is_a_line_and_no_axis_of_shares_begins_belo
 
 #[test]
 fn a_case_is_drawn_beside_its_claimed_bound_and_each_combination_has_one_colour() {
-    let charts = embedded(&breme_report::html(&made_up::study().run()))["charts"].clone();
+    let charts = embedded(&breme_report::html(&fixture::study().run()))["charts"].clone();
     let charts: Vec<&serde_json::Value> = charts.as_object().unwrap().values().collect();
     let series = |chart: &serde_json::Value, name: &str| {
         chart["option"]["series"].as_array().unwrap().iter().find(|one| one["name"] == name).unwrap().clone()
@@ -134,14 +134,14 @@ fn a_case_is_drawn_beside_its_claimed_bound_and_each_combination_has_one_colour(
 
 #[test]
 fn the_charts_of_every_verdict() {
-    let page = breme_report::html(&made_up::verdicts().run());
+    let page = breme_report::html(&fixture::verdicts().run());
     insta::assert_snapshot!(serde_json::to_string_pretty(&embedded(&page)["charts"]["chart-1"]).unwrap());
 }
 
 #[test]
 fn rows_for_spreadsheets_and_benchstat() {
-    let made_up = made_up::verdicts();
-    let run = made_up.run();
+    let fixture = fixture::verdicts();
+    let run = fixture.run();
     let rows = [breme_report::csv_trials(&run), breme_report::csv_measures(&run), breme_report::go_bench(&run)];
     for table in &rows[..2] {
         // Only the hostile fields, which come last, contain a quoted comma.
@@ -156,30 +156,30 @@ fn rows_for_spreadsheets_and_benchstat() {
 
 #[test]
 fn a_row_of_the_log_of_jmeter_for_each_request() {
-    let made_up = made_up::verdicts();
+    let fixture = fixture::verdicts();
     let mut log = Vec::new();
-    breme_report::jtl(&made_up.run(), &mut log).unwrap();
+    breme_report::jtl(&fixture.run(), &mut log).unwrap();
     let log = String::from_utf8(log).unwrap();
-    let counted = made_up.trials.iter().filter(|trial| trial.counts());
+    let counted = fixture.trials.iter().filter(|trial| trial.counts());
     let requests: u64 =
         counted.flat_map(|trial| trial.workloads.values()).map(|workload| workload.response.count).sum();
     assert_eq!(log.lines().count() as u64, requests + 1);
     assert_eq!(log.matches("timeStamp").count(), 1);
     let wrong: u64 =
-        made_up.trials.iter().flat_map(|trial| trial.workloads.values()).flat_map(|w| w.errors.values()).sum();
+        fixture.trials.iter().flat_map(|trial| trial.workloads.values()).flat_map(|w| w.errors.values()).sum();
     assert_eq!(log.matches(",false,").count() as u64, wrong);
 }
 
 #[test]
 fn json_gives_the_records_back() {
-    let made_up = made_up::verdicts();
-    let run = made_up.run();
+    let fixture = fixture::verdicts();
+    let run = fixture.run();
     let whole: serde_json::Value = serde_json::from_str(&breme_report::json(&run, Histograms::Kept).unwrap()).unwrap();
     let read_back = |text: String| -> serde_json::Value { serde_json::from_str(&text).unwrap() };
-    assert!(whole["trials"] == read_back(serde_json::to_string(&made_up.trials).unwrap()));
-    assert!(whole["judgement"] == read_back(serde_json::to_string(&made_up.judgement).unwrap()));
+    assert!(whole["trials"] == read_back(serde_json::to_string(&fixture.trials).unwrap()));
+    assert!(whole["judgement"] == read_back(serde_json::to_string(&fixture.judgement).unwrap()));
     let short = breme_report::json(&run, Histograms::LeftOut).unwrap();
-    assert!(!short.contains(&made_up.trials[0].workloads["user"].response.histogram));
+    assert!(!short.contains(&fixture.trials[0].workloads["user"].response.histogram));
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn the_published_schema_is_that_of_the_code() {
 /// Properties of the page of every run.
 fn check_page(run: &Run<'_>) {
     let page = breme_report::html(run);
-    for hostile in made_up::HOSTILE {
+    for hostile in fixture::HOSTILE {
         assert!(!page.contains(hostile), "{hostile:?} stands in the page as it is");
     }
     check_attributes(&document(&page));
@@ -245,31 +245,31 @@ fn check_headings(shown: &str) {
 
 #[test]
 fn every_page_is_whole() {
-    for made_up in [made_up::verdicts(), made_up::nothing(), made_up::single(), made_up::nonsense()] {
-        check_page(&made_up.run());
+    for fixture in [fixture::verdicts(), fixture::nothing(), fixture::single(), fixture::nonsense()] {
+        check_page(&fixture.run());
     }
 }
 
 /// Without most of its distributions, which a debug build decodes slowly and which take no more space in the page.
-fn large() -> MadeUp {
-    let mut made_up = made_up::large();
-    for workload in made_up.trials.iter_mut().skip(56).flat_map(|trial| trial.workloads.values_mut()) {
+fn large() -> Fixture {
+    let mut fixture = fixture::large();
+    for workload in fixture.trials.iter_mut().skip(56).flat_map(|trial| trial.workloads.values_mut()) {
         workload.response.histogram.clear();
     }
-    made_up
+    fixture
 }
 
 #[test]
 fn a_page_of_everything_at_once_stays_below_six_megabytes() {
-    let mut made_up = large();
-    for trial in &mut made_up.trials {
+    let mut fixture = large();
+    for trial in &mut fixture.trials {
         let mut workload = trial.workloads["user"].clone();
         workload.response.histogram.clear();
         (0..5).for_each(|index| {
             trial.workloads.insert(format!("user {index}"), workload.clone());
         });
     }
-    let judgement = &mut made_up.judgement;
+    let judgement = &mut fixture.judgement;
     let pattern = judgement.tables[0].clone();
     judgement.tables.extend((0..30).map(|index| {
         let mut table = pattern.clone();
@@ -282,15 +282,15 @@ fn a_page_of_everything_at_once_stays_below_six_megabytes() {
         pair.measure = format!("mean(user {})", index % 30);
         pair
     }));
-    let page = breme_report::html(&made_up.run());
+    let page = breme_report::html(&fixture.run());
     assert!(page.len() < 6_000_000, "{} bytes", page.len());
     assert!(embedded(&page)["time"]["trials"].as_array().unwrap().len() == 1_000);
 }
 
 #[test]
 fn a_page_of_a_thousand_trials_stays_below_six_megabytes() {
-    let made_up = large();
-    let page = breme_report::html(&made_up.run());
+    let fixture = large();
+    let page = breme_report::html(&fixture.run());
     assert!(page.len() < 6_000_000, "{} bytes", page.len());
     assert!(page.len() > 2_000_000, "something is missing: {} bytes", page.len());
 }
