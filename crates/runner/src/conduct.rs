@@ -10,12 +10,12 @@
 mod cpu_assignment;
 mod failures;
 mod faults;
-mod foreign;
+mod foreign_generator;
 mod generator;
 mod load_report;
 mod searches;
 mod subjects;
-mod time;
+mod time_budget;
 mod trial;
 mod window;
 
@@ -36,7 +36,7 @@ pub(crate) use self::generator::arguments as generator_arguments;
 use self::searches::Searches;
 pub(crate) use self::searches::examples as search_examples;
 use self::subjects::RunningSubjects;
-use self::time::Time;
+use self::time_budget::TimeBudget;
 use self::trial::TrialContext;
 use crate::journal::{Journal, JournalError};
 use crate::placement::PlacementError;
@@ -107,7 +107,7 @@ pub fn conduct(
         last_number: 0,
         attempts: Attempts::default(),
         failures: Failures::default(),
-        time: Time::new(plan),
+        time_budget: TimeBudget::new(plan),
         records: Vec::new(),
         on_progress,
     };
@@ -161,7 +161,7 @@ struct ConductedRun<'a> {
     last_number: u32,
     attempts: Attempts,
     failures: Failures,
-    time: Time,
+    time_budget: TimeBudget,
     /// All records in the journal.
     records: Vec<TrialRecord>,
     on_progress: &'a mut dyn FnMut(Progress<'_>),
@@ -200,7 +200,7 @@ impl ConductedRun<'_> {
     /// Runs what is `left` of a block, then its repetitions.
     fn block(&mut self, left: &[&TrialKey], whole: &[TrialKey]) -> Result<RunEnd, RunError> {
         // A block that cannot be finished is not begun: half a block is no evidence.
-        if !left.is_empty() && !self.time.is_enough_for_block(left.len() as f64 / whole.len() as f64) {
+        if !left.is_empty() && !self.time_budget.is_enough_for_block(left.len() as f64 / whole.len() as f64) {
             return Ok(RunEnd::OutOfTime);
         }
         for key in left {
@@ -211,7 +211,7 @@ impl ConductedRun<'_> {
         }
         let Some(first) = whole.first() else { return Ok(RunEnd::Complete) };
         while let Some(Repeat { key, repeat }) = self.attempts.next_repeat(first.block, self.plan.repeats) {
-            if !self.time.is_enough_for_trial() {
+            if !self.time_budget.is_enough_for_trial() {
                 return Ok(RunEnd::OutOfTime);
             }
             let Some(trial) = self.plan.trial(&key) else { return Ok(RunEnd::Complete) };
@@ -231,7 +231,7 @@ impl ConductedRun<'_> {
     fn searches(&mut self, end: RunEnd) -> Result<RunEnd, RunError> {
         let mut searches = Searches::new(self.plan, self.records.clone());
         while let Some(next) = searches.next() {
-            if self.time.is_over() {
+            if self.time_budget.is_over() {
                 return Ok(RunEnd::OutOfTime);
             }
             let trial = next.trial?;
@@ -264,7 +264,7 @@ impl ConductedRun<'_> {
             self.journal.check_space()?;
         }
         (record.purpose, record.repeat) = (purpose, repeat);
-        record.spent_s = self.time.since_last().as_secs_f64();
+        record.spent_s = self.time_budget.since_last().as_secs_f64();
         self.journal.append(&record)?;
         (self.on_progress)(Progress::Recorded(&record));
         self.take(record.clone());
@@ -275,7 +275,7 @@ impl ConductedRun<'_> {
     fn take(&mut self, record: TrialRecord) {
         self.last_number = self.last_number.max(record.number);
         self.attempts.take(&record);
-        self.time.take(&record);
+        self.time_budget.take(&record);
         self.records.push(record);
     }
 }

@@ -12,11 +12,11 @@
 //! only, as they are.
 #![cfg(target_os = "linux")]
 
-mod answer;
 mod conduct;
 pub mod journal;
 mod placement;
 mod preflight;
+mod program_output;
 mod revision;
 mod versions;
 

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use breme_experiment::record::Revision;
 
-use crate::answer::answer;
+use crate::program_output::program_output;
 
 /// Variables in which CI servers name the branch, since they check out a commit without one: GitHub for pull requests
 /// and for branches, GitLab.
@@ -20,7 +20,7 @@ pub fn revision(folder: &Path) -> Option<Revision> {
     // It takes no lock and starts no daemon: others may be using the tree.
     git.current_dir(folder).args(["--no-optional-locks", "-c", "core.fsmonitor=false"]);
     git.args(["status", "--porcelain=v2", "--branch", "--untracked-files=no"]);
-    let printed = answer(git)?;
+    let printed = program_output(git)?;
     let named = || BRANCH_VARIABLES.iter().find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()));
     parse(&String::from_utf8_lossy(&printed), named)
 }

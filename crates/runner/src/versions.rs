@@ -9,7 +9,7 @@ use std::process::Command;
 use breme_experiment::plan::Plan;
 use breme_experiment::trial::SubjectKind;
 
-use crate::answer::answer;
+use crate::program_output::program_output;
 
 /// How known programs print their version.
 const KNOWN: [(&str, &str); 23] = [
@@ -69,7 +69,7 @@ fn version_of(program: &str) -> Option<String> {
     let (_, flag) = KNOWN.iter().find(|(known, _)| *known == name)?;
     let mut command = Command::new(program);
     command.arg(flag);
-    first_line(&answer(command)?)
+    first_line(&program_output(command)?)
 }
 
 fn first_line(printed: &[u8]) -> Option<String> {

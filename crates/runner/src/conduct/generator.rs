@@ -16,7 +16,7 @@ use breme_subject::{
 use thiserror::Error;
 
 use super::faults::LoadStart;
-use super::foreign::{self, FiguresError};
+use super::foreign_generator::{self, FiguresError};
 use super::load_report;
 use super::window::{self, LogError, PartMeasurements, TrialMeasurements};
 
@@ -122,7 +122,7 @@ impl Generator {
         workload.arguments = names.fill_all(&workload.arguments, "its arguments")?;
         let rate = rate(&workload, context.rate_before)?;
         if workload.command.is_some() {
-            foreign::set_names(&mut names, trial, &workload, rate);
+            foreign_generator::set_names(&mut names, trial, &workload, rate);
         } else {
             workload.arguments.extend(rate.map(|rate| format!("--rate={rate}")));
         }
@@ -234,9 +234,9 @@ impl Generator {
         if !ending.is_success() {
             return Err(ResultError::Failed(ending.clone()));
         }
-        let figures = foreign::figures(command, &output(&self.folder, &self.workload))?;
+        let figures = foreign_generator::figures(command, &output(&self.folder, &self.workload))?;
         Ok(Seen {
-            record: foreign::record(&self.workload, figures, elapsed),
+            record: foreign_generator::record(&self.workload, figures, elapsed),
             started_unix_ms: self.started.unix_s * 1000,
             started_monotonic_ns: self.started.monotonic_ns,
             elapsed_s: elapsed.as_secs_f64(),

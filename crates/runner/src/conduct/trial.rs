@@ -10,7 +10,7 @@ use breme_subject::{INTERVAL, Instruments, Launcher, PlaceholderNames};
 
 use super::cpu_assignment::TrialCpus;
 use super::faults::Faults;
-use super::foreign;
+use super::foreign_generator;
 use super::generator::{self, Generator, GeneratorContext, Seen};
 use super::subjects::{RunningSubjects, TrialFailure};
 
@@ -97,7 +97,7 @@ impl TrialContext<'_, '_> {
         record.subjects.retain(|name, _| trial.subjects.iter().any(|subject| subject.name == *name));
         record.notes.extend_from_slice(readings.faults());
         take_in(record, seen?, running(trial).any(|workload| workload.after.is_some()));
-        foreign::complete(trial, record);
+        foreign_generator::complete(trial, record);
         record.faults = faults.records(record.started_monotonic_ns);
         record.invalid_reasons.extend(faults.missed());
         note_neighbours(record);

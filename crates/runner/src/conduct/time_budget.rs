@@ -10,7 +10,7 @@ use breme_experiment::plan::Plan;
 use breme_experiment::record::{Purpose, TrialRecord};
 
 #[derive(Debug)]
-pub(super) struct Time {
+pub(super) struct TimeBudget {
     budget: Option<Duration>,
     /// By trials in the journal.
     spent: Duration,
@@ -20,7 +20,7 @@ pub(super) struct Time {
     of_block: BTreeMap<u32, Duration>,
 }
 
-impl Time {
+impl TimeBudget {
     pub(super) fn new(plan: &Plan) -> Self {
         Self {
             budget: plan.budget,
@@ -71,8 +71,8 @@ impl Time {
 mod tests {
     use super::*;
 
-    fn time(budget_s: Option<u64>, trials: &[(u32, f64)]) -> Time {
-        let mut time = Time {
+    fn time(budget_s: Option<u64>, trials: &[(u32, f64)]) -> TimeBudget {
+        let mut time = TimeBudget {
             budget: budget_s.map(Duration::from_secs),
             spent: Duration::ZERO,
             last: Instant::now(),
