@@ -251,12 +251,12 @@ impl ConductedRun<'_> {
         let number = self.last_number + 1;
         (self.on_progress)(Progress::Begins { number, trial, repeat });
         let folder = self.journal.trial_folder(number)?;
-        let cast = self.cpu_assignment.assign(trial)?;
+        let cpus = self.cpu_assignment.assign(trial)?;
         let context = TrialContext {
             launcher: self.launcher,
             running_subjects: &mut self.running_subjects,
             instruments: self.instruments,
-            cast: &cast,
+            cpus: &cpus,
             folder: &folder,
         };
         let Some(mut record) = trial::run(trial, number, context) else { return Ok(None) };

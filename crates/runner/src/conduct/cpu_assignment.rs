@@ -26,12 +26,12 @@ pub(super) struct TrialCpus {
 impl CpuAssignment {
     pub(super) fn new<'a>(allowed: Vec<usize>, trials: impl IntoIterator<Item = &'a TrialSpec>) -> Self {
         let mut cpu_assignment = Self { allowed, ..Self::default() };
-        trials.into_iter().for_each(|trial| cpu_assignment.take_in(trial));
+        trials.into_iter().for_each(|trial| cpu_assignment.add(trial));
         cpu_assignment
     }
 
     /// A trial's own CPU lists replace earlier ones.
-    fn take_in(&mut self, trial: &TrialSpec) {
+    fn add(&mut self, trial: &TrialSpec) {
         for subject in &trial.subjects {
             let cpus = subject.kind.process().map(|process| process.cpus.clone());
             if let Some(cpus) = cpus {
@@ -54,7 +54,7 @@ impl CpuAssignment {
             subjects: self.subjects.clone(),
             generators: self.generators.clone(),
         };
-        all.take_in(trial);
+        all.add(trial);
         let subjects: Vec<Cpus> = all.subjects.iter().map(|(_, cpus)| cpus.clone()).collect();
         let generators: Vec<GeneratorPlace> = all.generators.iter().map(|(_, place)| place.clone()).collect();
         let placement = place(&self.allowed, &subjects, &generators)?;

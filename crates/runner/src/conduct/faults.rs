@@ -17,7 +17,7 @@ pub(super) struct Faults<'a> {
     left: &'a [Fault],
     /// Start of the first load, and its warm-up: faults are timed from the end of that.
     load: Option<(LoadStart, Duration)>,
-    happened: Vec<Happened<'a>>,
+    injected: Vec<Injected<'a>>,
 }
 
 /// What is known of the start of a load when its generator has been started.
@@ -29,7 +29,7 @@ pub(super) enum LoadStart {
 }
 
 #[derive(Debug)]
-struct Happened<'a> {
+struct Injected<'a> {
     fault: &'a Fault,
     processes: u32,
     /// On the monotonic clock.
@@ -38,7 +38,7 @@ struct Happened<'a> {
 
 impl<'a> Faults<'a> {
     pub(super) fn new(trial: &'a TrialSpec) -> Self {
-        Self { left: &trial.faults, load: None, happened: Vec::new() }
+        Self { left: &trial.faults, load: None, injected: Vec::new() }
     }
 
     /// The measured part begins after the warm-up of the first load that is started.
@@ -57,7 +57,7 @@ impl<'a> Faults<'a> {
         if let Some((start, _)) = &mut self.load
             && !self.left.is_empty()
         {
-            start.look_up();
+            start.find();
         }
         self.next_in().filter(Duration::is_zero)?;
         let (next, left) = self.left.split_first()?;
@@ -66,17 +66,17 @@ impl<'a> Faults<'a> {
     }
 
     pub(super) fn note(&mut self, fault: &'a Fault, processes: u32, at_ns: u64) {
-        self.happened.push(Happened { fault, processes, at_ns });
+        self.injected.push(Injected { fault, processes, at_ns });
     }
 
     /// When the first fault was injected, on the monotonic clock.
     pub(super) fn first_ns(&self) -> Option<u64> {
-        self.happened.first().map(|first| first.at_ns)
+        self.injected.first().map(|first| first.at_ns)
     }
 
     /// The injected faults, relative to a load that began at `started_ns`.
     pub(super) fn records(&self, started_ns: u64) -> Vec<FaultRecord> {
-        let record = |Happened { fault, processes, at_ns }: &Happened<'_>| FaultRecord {
+        let record = |Injected { fault, processes, at_ns }: &Injected<'_>| FaultRecord {
             action: fault.action,
             subject: fault.subject.clone(),
             process: fault.process.clone(),
@@ -84,7 +84,7 @@ impl<'a> Faults<'a> {
             planned_s: fault.at.as_secs_f64(),
             at_s: (*at_ns as f64 - started_ns as f64) / 1e9,
         };
-        self.happened.iter().map(record).collect()
+        self.injected.iter().map(record).collect()
     }
 
     /// Why the trial does not count, if a fault was missed.
@@ -99,7 +99,7 @@ impl<'a> Faults<'a> {
 
 impl LoadStart {
     /// Looks whether the log has begun.
-    fn look_up(&mut self) {
+    fn find(&mut self) {
         if let Self::InLog(log) = self
             && let Some(start) = logged_start(log)
         {
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn faults_are_due_in_the_window_one_after_another() {
         let all = [fault(FaultAction::Freeze, 0), fault(FaultAction::Thaw, 3600)];
-        let mut faults = Faults { left: &all, load: None, happened: Vec::new() };
+        let mut faults = Faults { left: &all, load: None, injected: Vec::new() };
         assert_eq!((faults.next_in(), faults.take_due()), (None, None), "no load has begun");
         faults.begin(LoadStart::At(Instant::now()), Duration::ZERO);
         faults.begin(LoadStart::At(Instant::now()), Duration::from_secs(50));
@@ -151,7 +151,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("users.hlog");
         let all = [fault(FaultAction::Kill, 3600)];
-        let mut faults = Faults { left: &all, load: None, happened: Vec::new() };
+        let mut faults = Faults { left: &all, load: None, injected: Vec::new() };
         faults.begin(LoadStart::InLog(log.clone()), Duration::from_secs(100));
         for absent in [None, Some(""), Some("#[Histogram log format version 1.3]\n#[StartTime: 17000")] {
             absent.inspect(|head| fs::write(&log, head).unwrap());

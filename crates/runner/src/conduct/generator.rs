@@ -80,7 +80,7 @@ pub(super) enum ReportProblem {
 #[derive(Debug)]
 pub(super) struct Generator {
     workload: WorkloadSpec,
-    kept: SupervisedProcess,
+    process: SupervisedProcess,
     folder: PathBuf,
     warm_up: WarmUp,
     has_faults: bool,
@@ -147,16 +147,16 @@ impl Generator {
             cpus: context.cpus.to_vec(),
             ..SpawnSpec::default()
         };
-        let kept = context.launcher.keeper.start(&order, &context.launcher.hierarchy)?;
-        Ok(Self { workload, kept, folder, warm_up, has_faults: !trial.faults.is_empty(), started: Started::now() })
+        let process = context.launcher.keeper.start(&order, &context.launcher.hierarchy)?;
+        Ok(Self { workload, process, folder, warm_up, has_faults: !trial.faults.is_empty(), started: Started::now() })
     }
 
     pub(super) fn workload(&self) -> &WorkloadSpec {
         &self.workload
     }
 
-    pub(super) fn kept(&self) -> &SupervisedProcess {
-        &self.kept
+    pub(super) fn process(&self) -> &SupervisedProcess {
+        &self.process
     }
 
     /// When its load begins: that of a foreign generator with the process, as far as anyone knows.
@@ -177,23 +177,23 @@ impl Generator {
     }
 
     pub(super) fn ended(&self) -> Option<ExitInfo> {
-        self.kept.ended()
+        self.process.ended()
     }
 
     pub(super) fn wait_ended(&self, timeout: Duration) -> Option<ExitInfo> {
-        self.kept.wait_ended(timeout)
+        self.process.wait_ended(timeout)
     }
 
     /// Stops it, if it is still running; its result is complete.
     pub(super) fn stop(&mut self) -> Result<ExitInfo, StopError> {
-        match self.kept.ended() {
+        match self.process.ended() {
             Some(ending) => Ok(ending),
-            None => self.kept.stop(rustix::process::Signal::TERM.as_raw(), STOP_WITHIN),
+            None => self.process.stop(rustix::process::Signal::TERM.as_raw(), STOP_WITHIN),
         }
     }
 
     /// Reads its result after its exit. `fault_ns`: when the first fault was injected, on the monotonic clock.
-    pub(super) fn result(&self, ending: &ExitInfo, fault_ns: Option<u64>) -> Result<Seen, ResultError> {
+    pub(super) fn result(&self, ending: &ExitInfo, fault_ns: Option<u64>) -> Result<LoadResult, ResultError> {
         if let Some(command) = &self.workload.command {
             return self.foreign_result(command, ending);
         }
@@ -217,7 +217,7 @@ impl Generator {
         };
         let measured = window::read(&self.log(), trial)?;
         let record = WorkloadRecord { is_changing, ..record(&self.workload, &outcome, measured, fault_ns) };
-        Ok(Seen {
+        Ok(LoadResult {
             record,
             started_unix_ms: outcome.started_at_unix_s * 1000,
             started_monotonic_ns: outcome.started_at_monotonic_ns,
@@ -229,13 +229,13 @@ impl Generator {
 }
 
 impl Generator {
-    fn foreign_result(&self, command: &GeneratorCommand, ending: &ExitInfo) -> Result<Seen, ResultError> {
+    fn foreign_result(&self, command: &GeneratorCommand, ending: &ExitInfo) -> Result<LoadResult, ResultError> {
         let elapsed = self.started.at.elapsed();
         if !ending.is_success() {
             return Err(ResultError::Failed(ending.clone()));
         }
         let figures = foreign_generator::figures(command, &output(&self.folder, &self.workload))?;
-        Ok(Seen {
+        Ok(LoadResult {
             record: foreign_generator::record(&self.workload, figures, elapsed),
             started_unix_ms: self.started.unix_s * 1000,
             started_monotonic_ns: self.started.monotonic_ns,
@@ -274,7 +274,7 @@ fn output(folder: &Path, workload: &WorkloadSpec) -> PathBuf {
 
 /// The result of a generator.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct LoadResult {
     pub(super) record: WorkloadRecord,
     pub(super) started_unix_ms: u64,
     pub(super) started_monotonic_ns: u64,

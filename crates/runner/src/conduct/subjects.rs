@@ -57,11 +57,11 @@ impl<'a> RunningSubjects<'a> {
     }
 
     /// Starts the subjects of a trial. `folder` is their working folder.
-    pub(super) fn start_all(&mut self, trial: &TrialSpec, folder: &Path, cast: &TrialCpus) -> Result<(), TrialFailure> {
+    pub(super) fn start_all(&mut self, trial: &TrialSpec, folder: &Path, cpus: &TrialCpus) -> Result<(), TrialFailure> {
         self.end_those_whose_time_is_over(trial)?;
         for spec in &trial.subjects {
             if self.subject(&spec.name).is_none() {
-                let cpus = cast.subject(&spec.name);
+                let cpus = cpus.subject(&spec.name);
                 self.reserve_ports(spec, trial)?;
                 let ports = self.promised.get(&spec.name).cloned().unwrap_or_default();
                 let folder = folder.join(&spec.name);

@@ -11,11 +11,11 @@ use breme_subject::{INTERVAL, Instruments, Launcher, PlaceholderNames};
 use super::cpu_assignment::TrialCpus;
 use super::faults::Faults;
 use super::foreign_generator;
-use super::generator::{self, Generator, GeneratorContext, Seen};
+use super::generator::{self, Generator, GeneratorContext, LoadResult};
 use super::subjects::{RunningSubjects, TrialFailure};
 
 /// Interval between checks for failures. No measurement depends on it.
-const GLANCE: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// How long background loads have the subjects to themselves, if the warm-up is to be detected.
 const LEAD: Duration = Duration::from_secs(1);
 /// How long a load may exceed its duration: the time-out of its last requests, and some margin.
@@ -33,7 +33,7 @@ pub(super) struct TrialContext<'a, 'b> {
     pub(super) launcher: &'a Launcher,
     pub(super) running_subjects: &'b mut RunningSubjects<'a>,
     pub(super) instruments: &'a Instruments,
-    pub(super) cast: &'b TrialCpus,
+    pub(super) cpus: &'b TrialCpus,
     /// The folder for output of the trial's processes.
     pub(super) folder: &'b Path,
 }
@@ -59,7 +59,7 @@ pub(super) fn run(trial: &TrialSpec, number: u32, mut context: TrialContext<'_, 
         combination: trial.key.combination,
         replicate: trial.key.replicate,
         levels: trial.levels.iter().cloned().collect(),
-        notes: context.cast.notes.clone(),
+        notes: context.cpus.notes.clone(),
         ..TrialRecord::default()
     };
     stamp(&mut record);
@@ -81,13 +81,13 @@ fn stamp(record: &mut TrialRecord) {
 
 impl TrialContext<'_, '_> {
     fn perform(&mut self, trial: &TrialSpec, record: &mut TrialRecord) -> Result<(), Stop> {
-        self.running_subjects.start_all(trial, self.folder, self.cast)?;
+        self.running_subjects.start_all(trial, self.folder, self.cpus)?;
         let mut faults = Faults::new(trial);
         // No fault is due before the load has begun.
-        self.rest(trial.pause, &mut faults)?;
+        self.wait(trial.pause, &mut faults)?;
         self.instruments.begin(record.number, sampling_interval(trial));
         let begun = Instant::now();
-        let seen = self.load(trial, &mut faults);
+        let results = self.load(trial, &mut faults);
         record.length_s = begun.elapsed().as_secs_f64();
         let readings = self.instruments.end();
         let (from_ns, to_ns) = readings.span_ns();
@@ -96,24 +96,24 @@ impl TrialContext<'_, '_> {
         // Subjects that are kept for other trials are not part of this one.
         record.subjects.retain(|name, _| trial.subjects.iter().any(|subject| subject.name == *name));
         record.notes.extend_from_slice(readings.faults());
-        take_in(record, seen?, running(trial).any(|workload| workload.after.is_some()));
+        record_loads(record, results?, running(trial).any(|workload| workload.after.is_some()));
         foreign_generator::complete(trial, record);
         record.faults = faults.records(record.started_monotonic_ns);
         record.invalid_reasons.extend(faults.missed());
-        note_neighbours(record);
+        note_other_programs(record);
         Ok(())
     }
 
     /// Everything between the instruments' first and last sample.
-    fn load<'t>(&mut self, trial: &'t TrialSpec, faults: &mut Faults<'t>) -> Result<Vec<(String, Seen)>, Stop> {
+    fn load<'t>(&mut self, trial: &'t TrialSpec, faults: &mut Faults<'t>) -> Result<Vec<(String, LoadResult)>, Stop> {
         let mut loads = Vec::new();
         let watched = self.start_loads(trial, &mut loads, faults).and_then(|()| self.watch(trial, &mut loads, faults));
-        let seen = watched.and_then(|()| end(&mut loads, faults.first_ns()));
+        let results = watched.and_then(|()| end(&mut loads, faults.first_ns()));
         self.running_subjects.resume_all();
         for load in &loads {
-            self.instruments.forget(&load.workload().name, load.kept().cpu_time());
+            self.instruments.forget(&load.workload().name, load.process().cpu_time());
         }
-        seen
+        results
     }
 
     fn is_cancelled(&self) -> bool {
@@ -121,21 +121,21 @@ impl TrialContext<'_, '_> {
     }
 
     /// Waits, and checks for failures meanwhile.
-    fn rest(&mut self, length: Duration, faults: &mut Faults<'_>) -> Result<(), Stop> {
+    fn wait(&mut self, length: Duration, faults: &mut Faults<'_>) -> Result<(), Stop> {
         let end = Instant::now() + length;
         loop {
-            self.look_around()?;
-            self.let_happen(faults)?;
+            self.check_failures()?;
+            self.inject_due(faults)?;
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Ok(());
             }
-            std::thread::sleep(left.min(glance(faults)));
+            std::thread::sleep(left.min(until_next_check(faults)));
         }
     }
 
     /// Injects the faults that are due.
-    fn let_happen(&mut self, faults: &mut Faults<'_>) -> Result<(), TrialFailure> {
+    fn inject_due(&mut self, faults: &mut Faults<'_>) -> Result<(), TrialFailure> {
         while let Some(fault) = faults.take_due() {
             let at_ns = breme_sys::monotonic_ns();
             let apply_fault = self.running_subjects.apply_fault(fault)?;
@@ -144,7 +144,7 @@ impl TrialContext<'_, '_> {
         Ok(())
     }
 
-    fn look_around(&self) -> Result<(), Stop> {
+    fn check_failures(&self) -> Result<(), Stop> {
         if self.is_cancelled() {
             return Err(Stop::Cancelled);
         }
@@ -170,10 +170,10 @@ impl TrialContext<'_, '_> {
                 WarmUp::Found => LEAD,
                 given => given.given(),
             };
-            self.rest(lead, faults)?;
+            self.wait(lead, faults)?;
         }
         for workload in foreground {
-            self.rest(workload.start_after, faults)?;
+            self.wait(workload.start_after, faults)?;
             let load = self.start_load(trial, workload, &names, None)?;
             faults.begin(load.load_start(), generator::warm_up(trial, workload).given());
             loads.push(load);
@@ -195,12 +195,12 @@ impl TrialContext<'_, '_> {
             }
             let before = loads.iter().find(|load| is_named(load, workload.after.as_deref().unwrap_or_default()));
             let Some((before, ending)) = before.and_then(|load| Some((load, load.ended()?))) else { continue };
-            let seen = before
+            let result = before
                 .result(&ending, None)
                 .map_err(|problem| TrialFailure::new(&before.workload().name, problem, ending.printed.clone()))?;
-            self.rest(workload.start_after, faults)?;
+            self.wait(workload.start_after, faults)?;
             let names = self.running_subjects.names();
-            loads.push(self.start_load(trial, workload, &names, Some(seen.record.achieved_rate))?);
+            loads.push(self.start_load(trial, workload, &names, Some(result.record.achieved_rate))?);
         }
         Ok(())
     }
@@ -212,19 +212,19 @@ impl TrialContext<'_, '_> {
         names: &PlaceholderNames,
         rate_before: Option<f64>,
     ) -> Result<Generator, TrialFailure> {
-        let cpus = self.cast.generator(&workload.name);
+        let cpus = self.cpus.generator(&workload.name);
         let context = GeneratorContext { launcher: self.launcher, folder: self.folder, cpus, names, rate_before };
         let load = Generator::start(trial, workload, context)
             .map_err(|problem| TrialFailure::new(&workload.name, problem, ""))?;
-        self.instruments.watch_generator(&workload.name, load.kept());
+        self.instruments.watch_generator(&workload.name, load.process());
         Ok(load)
     }
 
     /// Waits until all loads with an end have ended.
     fn watch(&mut self, trial: &TrialSpec, loads: &mut Vec<Generator>, faults: &mut Faults<'_>) -> Result<(), Stop> {
         loop {
-            self.look_around()?;
-            self.let_happen(faults)?;
+            self.check_failures()?;
+            self.inject_due(faults)?;
             self.start_followers(trial, loads, faults)?;
             let mut waited_for = None;
             for load in loads.iter() {
@@ -248,10 +248,10 @@ impl TrialContext<'_, '_> {
                     Some(_) => "the command did not end in time and was killed; set within = \"5m\" if it needs longer",
                     None => "the load did not end in time; does the subject still respond?",
                 };
-                let printed = format!("{}\n{}", load.kept().printed(), self.printed_by_subjects());
+                let printed = format!("{}\n{}", load.process().printed(), self.printed_by_subjects());
                 return Err(TrialFailure::new(&load.workload().name, what, printed.trim()).into());
             }
-            let _ = load.wait_ended(glance(faults));
+            let _ = load.wait_ended(until_next_check(faults));
         }
     }
 
@@ -268,8 +268,8 @@ fn running(trial: &TrialSpec) -> impl Iterator<Item = &WorkloadSpec> {
 }
 
 /// Time until the next check, short enough for the next fault to be on time.
-fn glance(faults: &Faults<'_>) -> Duration {
-    faults.next_in().map_or(GLANCE, |left| left.min(GLANCE))
+fn until_next_check(faults: &Faults<'_>) -> Duration {
+    faults.next_in().map_or(CHECK_INTERVAL, |left| left.min(CHECK_INTERVAL))
 }
 
 fn time_limit(trial: &TrialSpec, workload: &WorkloadSpec) -> Duration {
@@ -281,17 +281,17 @@ fn time_limit(trial: &TrialSpec, workload: &WorkloadSpec) -> Duration {
 }
 
 /// Stops all loads and returns their results.
-fn end(loads: &mut [Generator], fault_ns: Option<u64>) -> Result<Vec<(String, Seen)>, Stop> {
-    let mut seen = Vec::new();
+fn end(loads: &mut [Generator], fault_ns: Option<u64>) -> Result<Vec<(String, LoadResult)>, Stop> {
+    let mut results = Vec::new();
     for load in loads {
         let name = load.workload().name.clone();
         let ending = load.stop().map_err(|problem| TrialFailure::new(&name, problem, ""))?;
         let result = load
             .result(&ending, fault_ns)
             .map_err(|problem| TrialFailure::new(&name, problem, ending.printed.clone()))?;
-        seen.push((name, result));
+        results.push((name, result));
     }
-    Ok(seen)
+    Ok(results)
 }
 
 /// Short enough for the minimum number of samples.
@@ -299,29 +299,30 @@ fn sampling_interval(trial: &TrialSpec) -> Duration {
     (trial.duration / SAMPLES_MIN).min(INTERVAL)
 }
 
-fn take_in(record: &mut TrialRecord, loads: Vec<(String, Seen)>, is_sequence: bool) {
-    let mut foreground = loads.iter().filter(|(_, seen)| !seen.record.is_background).map(|(_, seen)| seen);
+fn record_loads(record: &mut TrialRecord, loads: Vec<(String, LoadResult)>, is_sequence: bool) {
+    let mut foreground = loads.iter().filter(|(_, result)| !result.record.is_background).map(|(_, result)| result);
     if let Some(first) = foreground.next() {
         record.started_unix_ms = first.started_unix_ms;
         record.started_monotonic_ns = first.started_monotonic_ns;
         record.length_s = first.elapsed_s;
         // Followers run within the same trial.
         let begin_ns = first.started_monotonic_ns;
-        let end_s = |seen: &Seen| seen.started_monotonic_ns.saturating_sub(begin_ns) as f64 / 1e9 + seen.elapsed_s;
+        let end_s =
+            |result: &LoadResult| result.started_monotonic_ns.saturating_sub(begin_ns) as f64 / 1e9 + result.elapsed_s;
         if is_sequence {
             record.length_s = foreground.map(end_s).fold(record.length_s, f64::max);
         }
     }
-    for (name, seen) in loads {
+    for (name, result) in loads {
         let of_load = |text: &String| format!("{name}: {text}");
-        record.invalid_reasons.extend(seen.invalid_reasons.iter().map(of_load));
-        record.notes.extend(seen.notes.iter().map(of_load));
-        record.workloads.insert(name, seen.record);
+        record.invalid_reasons.extend(result.invalid_reasons.iter().map(of_load));
+        record.notes.extend(result.notes.iter().map(of_load));
+        record.workloads.insert(name, result.record);
     }
 }
 
 /// Adds warnings about other users of the machine.
-fn note_neighbours(record: &mut TrialRecord) {
+fn note_other_programs(record: &mut TrialRecord) {
     let machine = &record.machine;
     if machine.foreign_share > FOREIGN_SHARE_MAX {
         let note = format!("other programs used {:.0} % of the CPU time", machine.foreign_share * 100.0);
