@@ -43,7 +43,8 @@ pub fn less_is_better(quantity: &Quantity) -> Option<bool> {
     }
 }
 
-/// The same for arithmetic: sums and multiples inherit the direction of their parts; ratios have none.
+/// Whether a smaller value of an expression is better: sums and multiples inherit the direction of their parts; ratios
+/// have none.
 #[must_use]
 pub fn less_is_better_of(expression: &Expression) -> Option<bool> {
     match expression {

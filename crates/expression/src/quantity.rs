@@ -239,7 +239,7 @@ pub(crate) fn is_name_character(character: char) -> bool {
     character.is_alphanumeric() || character == '_' || character == '-'
 }
 
-/// The same for a level, which may be a number or a path.
+/// Characters of levels that need no quotes: a level may be a number or a path.
 pub(crate) fn is_level_character(character: char) -> bool {
     is_name_character(character) || "./:+%$@{}".contains(character)
 }

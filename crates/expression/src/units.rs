@@ -77,7 +77,7 @@ fn in_best(value: f64, units: &[(i32, &str)]) -> String {
 /// The shortest decimal of a number, with its point moved by `power` places.
 fn unshifted(value: f64, power: i32) -> String {
     if value == 0.0 {
-        return "0".to_owned(); // else its noughts would be moved too
+        return "0".to_owned(); // its zeros would be moved too
     }
     let written = format!("{value:e}");
     let (mantissa, exponent) = written.split_once('e').unwrap_or((&written, "0"));

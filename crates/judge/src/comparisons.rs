@@ -26,7 +26,7 @@ pub const COMPARISONS_MAX: usize = 500;
 /// If a factor has more levels than this, only neighbours are compared, and each with the first.
 pub const LEVELS_MAX: usize = 50;
 
-/// The comparisons, the largest clear differences first.
+/// Compares every pair of levels. Decided comparisons come first, the largest differences before smaller ones.
 pub(crate) fn compare_levels(
     question: &Question,
     seen: &Observations,
@@ -52,8 +52,8 @@ pub(crate) fn compare_levels(
     (comparisons, left_out)
 }
 
-/// Revokes verdicts that so many comparisons may well produce by chance. If all blocks are equal on both sides, nothing
-/// was tested.
+/// Withdraws verdicts that do not survive the correction for the number of comparisons. A comparison whose blocks are
+/// all equal on both sides is no test.
 fn correct_for_number(comparisons: &mut [Comparison], look: &Look) {
     let is_tested = |effect: &Effect| effect.p.is_some() && effect.blocks.iter().any(|pair| pair.left != pair.right);
     let tested: Vec<&mut Comparison> =

@@ -36,7 +36,7 @@ pub(crate) fn pairs_of(
     (pairs, lacks)
 }
 
-/// The same for one expression at two combinations.
+/// One expression at two combinations of levels, in every block that has both.
 pub(crate) fn pairs_between(
     seen: &Observations,
     expression: &Expression,

@@ -197,7 +197,7 @@ impl Sided {
     }
 }
 
-/// Tests, correction and power.
+/// Describes the tests, their correction and their power in a line.
 fn line(rows: &[Drafted], summary: &GateSummary, rules: &CompareRules) -> String {
     if summary.rows == 0 {
         return "The gate has nothing to judge.".to_owned();

@@ -29,7 +29,6 @@ use crate::observations::Observations;
 use crate::question::{Hypothesis, Question};
 use crate::words;
 
-/// The judgement of each hypothesis.
 pub(crate) fn judge(
     question: &Question,
     seen: &Observations,
@@ -84,7 +83,7 @@ struct UncorrectedCase {
 }
 
 enum CaseKind {
-    /// There are no data.
+    /// No block has both sides.
     Empty,
     /// A counted value against a number, known without error.
     Exact { holds: bool },
@@ -240,7 +239,7 @@ fn verdict_of_all(cases: &[Case]) -> Verdict {
     }
     let undecided: Vec<Option<u32>> = cases.iter().filter_map(|case| more_blocks_of(case.verdict)).collect();
     if !undecided.is_empty() {
-        // All of them must be known.
+        // None if the number is unknown for any of them.
         let more_blocks = undecided.into_iter().collect::<Option<Vec<u32>>>().and_then(|more| more.into_iter().max());
         return Verdict::Undecided { more_blocks };
     }

@@ -42,12 +42,12 @@ impl<'a> IntervalPosition<'a> {
         self.is_sure() && excludes && self.center().abs() <= self.floor()
     }
 
-    /// The two sides are certainly practically equal.
+    /// The whole interval lies within the range of practical equality.
     pub(crate) fn is_equal(&self) -> bool {
         self.is_sure() && self.low() >= -self.band() && self.high() <= self.band()
     }
 
-    /// The difference certainly matters.
+    /// The whole interval lies outside the range of practical equality, and the centre beyond the noise floor.
     pub(crate) fn is_beyond_equal(&self) -> bool {
         let is_outside = self.high() < -self.band() || self.low() > self.band();
         self.is_sure() && is_outside && self.center().abs() > self.floor()

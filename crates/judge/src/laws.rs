@@ -28,11 +28,11 @@ use crate::judgement::LawCheck;
 pub const OWN_SHARE: f64 = 0.02;
 /// If more of the users without think time wait for the generator, it is the bottleneck.
 pub const HELD_SHARE_MAX: f64 = 0.5;
-/// After a loss the user waits for another connection.
+/// Limit of the share of requests lost with their connection: no recorded time contains the wait for another one.
 const LOST_SHARE_MAX: f64 = 0.001;
 /// Errors of requests that got a response nevertheless.
 const ANSWERED_KINDS: [&str; 3] = ["status", "assertion", "capture"];
-/// With fewer responses per user, the law says nothing.
+/// With fewer responses per user, the edges of the window dominate.
 const ANSWERS_PER_USER_MIN: f64 = 3.0;
 /// Limit of the checks kept; those that disagree come first.
 pub const CHECKS_MAX: usize = 2_000;
@@ -82,7 +82,7 @@ fn tolerance(workload: &WorkloadRecord, answers: f64) -> f64 {
     let WorkloadRecord { response, think_mean_s, window_s, .. } = workload;
     let longest_s = response.max_ns as f64 / 1e9 + workload.held_max_s;
     let thinking = if *think_mean_s > 0.0 { think_mean_s / (response.mean_ns / 1e9 + think_mean_s) } else { 0.0 };
-    // Three times the scatter.
+    // Three standard deviations.
     OWN_SHARE + longest_s / window_s + 3.0 * thinking / answers.sqrt()
 }
 

@@ -7,7 +7,7 @@ use breme_stats::Looks;
 use crate::observations::Observations;
 use crate::question::Question;
 
-/// A look at a run that may have been judged before and may still grow.
+/// An interim analysis of a run that may have been judged before and may still grow.
 #[derive(Clone, Debug)]
 pub(crate) struct Look {
     looks: Arc<Looks>,

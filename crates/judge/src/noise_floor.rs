@@ -19,7 +19,7 @@ pub(crate) struct NoiseFloors {
 }
 
 impl NoiseFloors {
-    /// The measured floors, and the same for the report.
+    /// The measured noise floors, and their description in the judgement.
     pub(crate) fn seen(question: &Question, seen: &Observations) -> (Self, Vec<NoiseFloor>) {
         let look = Look::at(question, seen);
         let (mut of, mut shown) = (Vec::new(), Vec::new());
@@ -48,7 +48,7 @@ impl NoiseFloors {
         self.largest(is_involved, scale)
     }
 
-    /// The same for an expression.
+    /// The largest floor of an expression.
     pub(crate) fn for_expression(&self, expression: &Expression, scale: Scale) -> Option<f64> {
         self.largest(|known| known == expression, scale)
     }

@@ -82,7 +82,7 @@ pub struct Search<'a> {
     steps: Vec<SearchStep>,
 }
 
-/// What remains to be found out.
+/// What the search needs next.
 enum State {
     /// The outcome of this level is not yet certain.
     Open(f64),
@@ -107,12 +107,10 @@ impl<'a> Search<'a> {
         Self { question, steps }
     }
 
-    /// Adds a step.
     pub fn take(&mut self, step: SearchStep) {
         self.steps.push(step);
     }
 
-    /// The next action.
     #[must_use]
     pub fn next(&self) -> Next {
         match self.state() {
@@ -263,7 +261,7 @@ impl<'a> Search<'a> {
         self.count_confirmations(level, false)
     }
 
-    /// The same right after a failure at a higher level.
+    /// How many longer trials of a level held and failed right after a failure at a higher level.
     fn recoveries(&self, level: f64) -> (usize, usize) {
         self.count_confirmations(level, true)
     }

@@ -41,8 +41,8 @@ fn row(question: &Question, seen: &Observations, measure: &PlanMeasure, levels: 
     }
 }
 
-/// The interval of the median from order statistics (the inverted sign test). It only assumes that the values are of
-/// one kind, and it contains the median itself, which the interval of Walsh averages need not. Of fewer than six values
+/// The interval of the median from order statistics (the inverted sign test). It assumes only that the values
+/// have the same distribution, and it contains the median itself, which the interval of Walsh averages need not. Of fewer than six values
 /// it is their range; a single value has no spread.
 pub(crate) fn median_interval(sorted: &[f64], confidence: f64) -> Option<(f64, f64)> {
     let tail = (1.0 - confidence) / 2.0;

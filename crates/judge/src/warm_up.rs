@@ -37,7 +37,7 @@ pub fn agree_on_warm_ups(records: &[TrialRecord]) -> Cow<'_, [TrialRecord]> {
     Cow::Owned(agreed)
 }
 
-/// Makes trials comparable: the levels, the workload, and whether a subject was started for them.
+/// What comparable trials have in common: levels, workload, and whether a subject was started for them.
 type Kind<'a> = (&'a Levels, &'a str, bool);
 
 /// By kind: the indices of the trials, and whether a warm-up was detected in them.
@@ -75,7 +75,7 @@ fn is_started_since(record: &TrialRecord, before: &TrialRecord) -> bool {
     record.subjects.values().any(|subject| end_s - subject.uptime_s > before.started_monotonic_ns as f64 / 1e9)
 }
 
-/// Makes a workload's whole trial count.
+/// Adds the warm-up of a workload to its measurements.
 fn add_warm_up(workload: &mut WorkloadRecord) {
     let Some(warm_up) = workload.warm_up.take() else { return };
     let Some((response, service)) = whole_times(workload, &warm_up) else {

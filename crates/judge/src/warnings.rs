@@ -15,11 +15,11 @@ use crate::words::{amount, count, without_numbers};
 
 /// Share of CPU time stolen by the hypervisor above which times may be affected.
 const STEAL_MAX: f64 = 0.01;
-/// The same for other programs.
+/// Share of CPU time used by other programs above which times may be affected.
 const FOREIGN_MAX: f64 = 0.05;
 /// Share of CPU time used by others above which there is a warning.
 const DISTURBED_MAX: f64 = 0.2;
-/// Up to this share, uncounted trials cast no doubt on the others.
+/// Share of uncounted trials up to which they are a note, not a warning.
 const FEW_SHARE: f64 = 0.1;
 /// Limit of the different reasons of one kind in a report.
 const REASONS_MAX: usize = 5;
@@ -264,7 +264,7 @@ fn against_the_law(judgement: &Judgement) -> Option<String> {
     ))
 }
 
-/// Users queue at the bottleneck.
+/// Closed workloads whose users mostly waited for the generator, which was therefore the bottleneck.
 fn held_by_the_generator(judgement: &Judgement) -> Option<String> {
     let held: Vec<_> = judgement.laws.iter().filter(|law| law.held_share > HELD_SHARE_MAX).collect();
     let worst = held.iter().max_by(|one, other| one.held_share.total_cmp(&other.held_share))?;
@@ -311,7 +311,7 @@ fn growth_of(name: &str, by_levels: &BTreeMap<&Levels, Vec<f64>>) -> Option<Stri
     ))
 }
 
-/// The number of trials, and the maximum.
+/// A sentence about the trials above a limit, and the largest share.
 fn disturbed(
     records: &[&TrialRecord],
     by: &str,

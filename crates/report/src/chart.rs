@@ -23,7 +23,7 @@ const LOG_FROM_RATIO: f64 = 20.0;
 /// Significant digits of numbers in the page.
 const DIGITS: i32 = 5;
 
-/// A chart with its accessories.
+/// A chart with its caption, description, legend and table.
 #[derive(Clone, Debug)]
 pub(crate) struct Chart {
     /// Shown below it.
@@ -68,12 +68,12 @@ enum Ink {
 }
 
 impl Look {
-    /// Of the n-th series: colours first, then dashes.
+    /// The look of the n-th series: further colours first, then dashes.
     pub(crate) const fn series(index: usize) -> Self {
         Self { ink: Ink::Series(index), dashes: index / COLOURS, opacity_percent: 100 }
     }
 
-    /// Of the n-th series at one of several levels, from pale to full.
+    /// The look of the n-th series at one of several levels, from pale to full.
     pub(crate) fn at_level(index: usize, level: usize, levels: usize) -> Self {
         const PALEST_PERCENT: usize = 40;
         let steps = levels.saturating_sub(1).max(1);
@@ -83,7 +83,7 @@ impl Look {
         Self { ink: Ink::Series(index), dashes: levels.saturating_sub(1 + level), opacity_percent }
     }
 
-    /// Of the n-th line that is no combination of levels.
+    /// The look of the n-th line that is no combination of levels.
     pub(crate) const fn neutral(index: usize) -> Self {
         Self { ink: Ink::Neutral(index), dashes: index, opacity_percent: 100 }
     }
@@ -154,7 +154,7 @@ impl Axis {
         if is_log { axis } else { axis.within_sense(low, high) }
     }
 
-    /// Limits the axis: to 0 for quantities that are never negative, and to 1 for shares.
+    /// Limits the axis to possible values: from 0 on for quantities that are never negative, up to 1 for shares.
     fn within_sense(mut self, low: f64, high: f64) -> Self {
         if low >= 0.0 {
             self.low = self.low.max(0.0);
@@ -165,7 +165,7 @@ impl Axis {
         self
     }
 
-    /// The same starting at 0, unless it is logarithmic.
+    /// Extends the axis to 0, unless it is logarithmic.
     pub(crate) fn starting_at_zero(mut self) -> Self {
         if !self.is_log && self.low >= 0.0 - (self.high - self.low) * 0.1 {
             self.low = 0.0;
@@ -201,7 +201,7 @@ impl Axis {
         option
     }
 
-    /// For the script: how positions are displayed.
+    /// How the script displays positions.
     pub(crate) fn words(&self) -> Value {
         json!(self.formatter())
     }
@@ -294,7 +294,7 @@ pub(crate) fn whiskers(key: &str, data: &[Value]) -> Value {
     })
 }
 
-/// The same for each `[low, place, high]`, upright.
+/// An upright whisker for each `[low, place, high]`.
 pub(crate) fn upright_whiskers(key: &str, data: &[Value]) -> Value {
     json!({
         "type": "custom", "name": key, "renderItem": "@upright", "encode": { "x": 1, "y": [0, 2] }, "data": data, "silent": true, "z": 3,

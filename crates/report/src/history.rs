@@ -39,7 +39,7 @@ pub fn history_text(history: &History, style: Style) -> String {
     page.out
 }
 
-/// The same for a pull request.
+/// The trend and the values of each row, for a pull request.
 #[must_use]
 pub fn history_markdown(history: &History) -> String {
     let mut out = format!("### {}\n\n", title(history));
@@ -137,7 +137,7 @@ pub(crate) fn name(row: &HistoryRow) -> String {
     if row.levels.is_empty() { measure } else { format!("{measure} at {}", words::levels(&row.levels)) }
 }
 
-/// The same with the measure as code.
+/// `mean(user)` at users=10, with the measure in back quotes.
 fn quoted_name(row: &HistoryRow) -> String {
     let at = if row.levels.is_empty() { String::new() } else { format!(" at {}", words::levels(&row.levels)) };
     format!("`{}`{at}", row.measure)

@@ -41,7 +41,6 @@ use self::trial::TrialContext;
 use crate::journal::{Journal, JournalError};
 use crate::placement::PlacementError;
 
-/// Progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Progress<'a> {
     Begins {
@@ -73,7 +72,7 @@ pub enum RunError {
     Search(#[from] Diagnostics),
 }
 
-/// A command before the first trial that failed.
+/// Why a command before the first trial failed.
 #[derive(Debug, Error)]
 pub enum PrepareError {
     #[error(transparent)]
@@ -137,7 +136,7 @@ fn prepare(plan: &Plan, journal: &Journal, launcher: &Launcher) -> Result<Placeh
     Ok(names)
 }
 
-/// Includes all subjects and generators of the plan.
+/// Assigns the CPUs of all subjects and generators of the plan.
 fn cpu_assignment(plan: &Plan) -> Result<CpuAssignment, RunError> {
     let keys = plan.trials();
     let of_block = keys.iter().take_while(|key| key.block == 1).filter_map(|key| plan.trial(key));

@@ -63,7 +63,6 @@ pub struct Point {
     pub p95_ns: u64,
     /// 99th percentile of the response time, nanoseconds.
     pub p99_ns: u64,
-    /// Resources.
     pub usage: Option<Usage>,
 }
 

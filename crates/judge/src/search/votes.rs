@@ -73,7 +73,7 @@ impl Votes {
     }
 }
 
-/// Levels are converted to text and back.
+/// Whether two levels are equal, up to the error of a conversion to text and back.
 pub(super) fn is_same(one: f64, other: f64) -> bool {
     (one - other).abs() <= 1e-9 * one.abs().max(other.abs())
 }

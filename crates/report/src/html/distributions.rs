@@ -30,7 +30,7 @@ const CURVES_MAX: usize = 240;
 const CURVES_SHOWN: usize = 6;
 /// Points for each tenth of the requests above.
 const POINTS_PER_DECADE: u32 = 16;
-/// Nobody has 10^9 requests.
+/// Limit of the axis: a further decade would need a hundred million requests.
 const DECADES_MAX: f64 = 7.0;
 
 /// The distributions of a run, decoded once.
@@ -77,7 +77,7 @@ impl<'a> Distributions<'a> {
         Self { workloads, left_out: names.len().saturating_sub(WORKLOADS_MAX) }
     }
 
-    /// Those with a distribution.
+    /// The workloads with a distribution.
     pub(crate) fn workloads(&self) -> impl Iterator<Item = &Workload<'a>> {
         self.workloads.iter().filter(|workload| !workload.curves.is_empty())
     }
@@ -106,7 +106,7 @@ fn workloads(trials: &[TrialRecord]) -> Vec<&str> {
     names.into_iter().map(|(name, _)| name).collect()
 }
 
-/// By combination, in the plan's order.
+/// The curve of each combination, in the plan's order.
 fn curves<'a>(workload: &str, curves_max: usize, trials: &'a [TrialRecord]) -> (Vec<Curve<'a>>, usize) {
     let mut curves: BTreeMap<(u32, &Levels), (Histogram, Totals)> = BTreeMap::new();
     let mut left_out = std::collections::BTreeSet::new();
@@ -173,7 +173,7 @@ fn chart(workload: &Workload<'_>, palette: &Palette) -> Chart {
     }
 }
 
-/// A few, spread over all of them.
+/// Which curves are shown initially: a few, spread over all of them.
 fn shown_first(curves: usize) -> Vec<bool> {
     let step = curves.div_ceil(CURVES_SHOWN).max(1);
     (0..curves).map(|index| curves <= CURVES_SHOWN || index % step == 0 || index + 1 == curves).collect()

@@ -63,7 +63,7 @@ pub(crate) fn trials(run: &Run<'_>) -> Option<Markup> {
     })
 }
 
-/// Number of trials that fit.
+/// Number of trials in the table.
 fn shown(run: &Run<'_>) -> usize {
     let rows = run.trials.iter().scan(0, |rows, trial| {
         *rows += trial.workloads.len().max(1);

@@ -121,7 +121,7 @@ fn columns(run: &Run<'_>, palette: &Palette, trials: &[&TrialRecord], coarser: u
     json!({ "instruments": instruments, "sources": sources, "trials": trials })
 }
 
-/// When it happened, and what.
+/// The time of a fault and its text.
 fn fault(fault: &FaultRecord) -> Value {
     json!([coarse_time(fault.at_s), words::short(&fault.to_string(), words::NAME_CHARS_MAX)])
 }

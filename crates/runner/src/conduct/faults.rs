@@ -98,7 +98,7 @@ impl<'a> Faults<'a> {
 }
 
 impl LoadStart {
-    /// Looks whether the log has begun.
+    /// Reads the start from the log, if that has begun.
     fn find(&mut self) {
         if let Self::InLog(log) = self
             && let Some(start) = logged_start(log)

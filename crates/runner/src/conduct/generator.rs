@@ -159,7 +159,7 @@ impl Generator {
         &self.process
     }
 
-    /// When its load begins: that of a foreign generator with the process, as far as anyone knows.
+    /// When its load begins. A foreign generator is assumed to begin with its process.
     pub(super) fn load_start(&self) -> LoadStart {
         match &self.workload.command {
             Some(_) => LoadStart::At(self.started.at),

@@ -40,7 +40,6 @@ pub(super) struct TrialContext<'a, 'b> {
 
 /// Why there is no record.
 enum Stop {
-    /// Cancelled by the user.
     Cancelled,
     Failed(TrialFailure),
 }

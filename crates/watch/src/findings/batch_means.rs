@@ -12,7 +12,7 @@ pub(super) const EDGE: usize = 3;
 /// Changes of level that are removed before the autocorrelation is computed.
 const STEPS_REMOVED: usize = 2;
 
-/// The levels of blocks, with the middle of each in time; none if neighbours are correlated at any length.
+/// The batch means with the median time of each block; none if neighbours are correlated at every number of blocks.
 pub(super) fn independent(values: &[(f64, f64)]) -> Option<Vec<(f64, f64)>> {
     COUNTS.into_iter().map(|count| levels_of(values, count)).find(|blocks| {
         // Autocorrelations of independent values have a standard deviation of 1 ÷ √count.
@@ -20,7 +20,7 @@ pub(super) fn independent(values: &[(f64, f64)]) -> Option<Vec<(f64, f64)>> {
     })
 }
 
-/// Time and level of each of `count` blocks.
+/// Median time and mean of each of `count` blocks.
 fn levels_of(values: &[(f64, f64)], count: usize) -> Vec<(f64, f64)> {
     let each = |index: usize| values.len() * index / count;
     let block = |index: usize| {

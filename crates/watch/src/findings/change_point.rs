@@ -32,7 +32,7 @@ fn judge_change(values: &[(f64, f64)]) -> Result<(f64, Option<Effect>), &'static
     if is_better_as_line(&blocks, at) {
         return Ok((p, None));
     }
-    // Precisely, to the single measurement near the boundary of blocks.
+    // The single measurement near the boundary of blocks at which the level changed.
     let near = values.len() * at / blocks.len();
     let width = values.len() / blocks.len() + 1;
     let (from, to) = (near.saturating_sub(2 * width), (near + 2 * width).min(values.len()));
