@@ -23,7 +23,7 @@ impl Expression {
         }
     }
 
-    /// Whether it is a single measure that is counted rather than timed, so that it can be compared with an exact number.
+    /// Whether it is a single measure that is counted rather than timed, and so comparable with an exact number.
     #[must_use]
     pub fn is_counted(&self) -> bool {
         matches!(self, Self::Measured { measure, .. } if measure.quantity.is_counted())

@@ -102,8 +102,8 @@ impl Vocabulary {
         Err(ExpressionError { is_left_out, ..error })
     }
 
-    /// The level as spelled in the experiment, for a level outside an expression. The error's column is 1 if the factor is
-    /// wrong, and 2 if the level is.
+    /// The level as spelled in the experiment, for a level outside an expression. The error's column is 1 for the
+    /// factor, and 2 for the level.
     ///
     /// # Errors
     ///

@@ -56,11 +56,11 @@ pub(crate) fn pairs_between(
 ///
 /// With fewer than [`BLOCKS_MIN`] blocks the interval is Student's at this one look, and decides nothing.
 pub(crate) fn effect_of(pairs: Vec<BlockPair>, look: &Look, equal_within: f64) -> Effect {
-    let blocks = put_together(pairs);
+    let blocks = average_neighbours(pairs);
     let scale = scale_of(&blocks);
     let equal_within = match scale {
         Scale::Ratio => equal_within,
-        Scale::Difference => equal_within * typical(blocks.iter().map(|pair| pair.right.abs())).unwrap_or_default(),
+        Scale::Difference => equal_within * median(blocks.iter().map(|pair| pair.right.abs())).unwrap_or_default(),
     };
     let values = values_of(scale, &blocks);
     let mut effect = Effect { scale, equal_within, ..Effect::default() };
@@ -100,8 +100,7 @@ fn scale_of(blocks: &[BlockPair]) -> Scale {
     if is_positive { Scale::Ratio } else { Scale::Difference }
 }
 
-/// The median.
-pub(crate) fn typical(values: impl Iterator<Item = f64>) -> Option<f64> {
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;
@@ -113,7 +112,7 @@ pub(crate) fn typical(values: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 /// Limits the pairs to [`PAIRS_MAX`] by averaging neighbours.
-fn put_together(pairs: Vec<BlockPair>) -> Vec<BlockPair> {
+fn average_neighbours(pairs: Vec<BlockPair>) -> Vec<BlockPair> {
     let each = pairs.len().div_ceil(PAIRS_MAX);
     if each <= 1 {
         return pairs;
@@ -166,8 +165,8 @@ mod tests {
 
     #[test]
     fn the_typical_value_is_the_median() {
-        assert_eq!(typical([3.0, 1.0, 2.0].into_iter()), Some(2.0));
-        assert_eq!(typical([4.0, 1.0, 2.0, 3.0].into_iter()), Some(2.5));
-        assert_eq!(typical(std::iter::empty()), None);
+        assert_eq!(median([3.0, 1.0, 2.0].into_iter()), Some(2.0));
+        assert_eq!(median([4.0, 1.0, 2.0, 3.0].into_iter()), Some(2.5));
+        assert_eq!(median(std::iter::empty()), None);
     }
 }

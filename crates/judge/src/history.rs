@@ -13,7 +13,7 @@ use breme_stats::{Estimate, TheilSen, false_discovery_rates};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::effect::typical;
+use crate::effect::median;
 use crate::judgement::Scale;
 use crate::levels::Levels;
 use crate::measure::Lack;
@@ -243,7 +243,7 @@ impl HistoryPoint {
         let mut sorted = values.unwrap_or_default();
         sorted.sort_by(f64::total_cmp);
         let (low, high) = median_interval(&sorted, confidence).unzip();
-        Self { value: typical(sorted.iter().copied()), low, high, blocks: sorted.len() }
+        Self { value: median(sorted.iter().copied()), low, high, blocks: sorted.len() }
     }
 }
 

@@ -15,7 +15,7 @@ use breme_stats::scalability::{self, Fit, Law};
 use thiserror::Error;
 
 use crate::comparisons::combinations_without;
-use crate::effect::typical;
+use crate::effect::median;
 use crate::judgement::{ModelOutcome, ModelPoint};
 use crate::levels::Levels;
 use crate::observations::{Observations, overridden};
@@ -27,9 +27,9 @@ pub(crate) fn judge(question: &Question, records: &[TrialRecord]) -> (Vec<ModelO
     let (mut outcomes, mut warnings) = (Vec::new(), Vec::new());
     for model in &question.models {
         for at in combinations_without(&question.factors, &model.over) {
-            let found = Ladder::seen(question, records, model, at).and_then(|ladder| match &model.kind {
-                ModelKind::Growth => grown(&ladder),
-                ModelKind::Mva { .. } => queued(&ladder, question.processors),
+            let found = LoadCurve::seen(question, records, model, at).and_then(|curve| match &model.kind {
+                ModelKind::Growth => fit_laws(&curve),
+                ModelKind::Mva { .. } => predict_by_mva(&curve, question.processors),
             });
             match found {
                 Ok(models) => outcomes.extend(models),
@@ -70,16 +70,16 @@ enum ModelError {
 }
 
 /// The levels of one factor: the observations at each number of users.
-struct Ladder<'a> {
+struct LoadCurve<'a> {
     model: &'a PlanModel,
     at: Levels,
-    rungs: Vec<Rung>,
+    points: Vec<LoadPoint>,
     /// Service demand of one request at each station.
     demands: Vec<Expression>,
     think_s: f64,
 }
 
-struct Rung {
+struct LoadPoint {
     users: f64,
     /// Values of the modelled measure.
     values: Vec<f64>,
@@ -89,7 +89,7 @@ struct Rung {
     is_held_out: bool,
 }
 
-impl<'a> Ladder<'a> {
+impl<'a> LoadCurve<'a> {
     fn seen(
         question: &Question,
         records: &[TrialRecord],
@@ -103,7 +103,7 @@ impl<'a> Ladder<'a> {
         let time = mean_time(&workload);
         let needed = [&model.of, &time].into_iter().chain(&demands).flat_map(Expression::measures);
         let seen = Observations::new(needed.map(|(measure, _)| measure.clone()).collect(), records);
-        let mut rungs: Vec<Rung> = Vec::new();
+        let mut points: Vec<LoadPoint> = Vec::new();
         for level in &factor.levels {
             let users = level.parse().map_err(|_| ModelError::Level(level.clone()))?;
             let levels = overridden(&at, &[(factor.name.clone(), level.clone())]);
@@ -112,30 +112,30 @@ impl<'a> Ladder<'a> {
             };
             let of_it = values(&model.of);
             if users > 0.0 && !of_it.is_empty() {
-                let demands_s = demands.iter().map(|demand| typical(values(demand).into_iter())).collect();
+                let demands_s = demands.iter().map(|demand| median(values(demand).into_iter())).collect();
                 let is_held_out = model.leave_out.contains(level);
-                rungs.push(Rung { users, values: of_it, times_s: values(&time), demands_s, is_held_out });
+                points.push(LoadPoint { users, values: of_it, times_s: values(&time), demands_s, is_held_out });
             }
         }
-        rungs.sort_by(|one, other| one.users.total_cmp(&other.users));
+        points.sort_by(|one, other| one.users.total_cmp(&other.users));
         if model.leave_out.is_empty() {
-            hold_out(&mut rungs, &model.kind);
+            hold_out(&mut points, &model.kind);
         }
         let think_s = think_of(model, &workload, &at, records);
-        Ok(Self { model, at, rungs, demands, think_s })
+        Ok(Self { model, at, points, demands, think_s })
     }
 
-    fn seen_by_fit(&self) -> impl Iterator<Item = &Rung> {
-        self.rungs.iter().filter(|rung| !rung.is_held_out)
+    fn fitted(&self) -> impl Iterator<Item = &LoadPoint> {
+        self.points.iter().filter(|point| !point.is_held_out)
     }
 
     fn outcome(&self, name: &str, predict: impl Fn(f64) -> Option<f64>) -> ModelOutcome {
-        let point = |rung: &Rung| {
-            let measured = typical(rung.values.iter().copied());
-            let predicted = predict(rung.users).filter(|value| value.is_finite())?;
-            Some(ModelPoint { level: rung.users, measured, predicted, is_held_out: rung.is_held_out })
+        let point = |point: &LoadPoint| {
+            let measured = median(point.values.iter().copied());
+            let predicted = predict(point.users).filter(|value| value.is_finite())?;
+            Some(ModelPoint { level: point.users, measured, predicted, is_held_out: point.is_held_out })
         };
-        let points: Vec<ModelPoint> = self.rungs.iter().filter_map(point).collect();
+        let points: Vec<ModelPoint> = self.points.iter().filter_map(point).collect();
         ModelOutcome {
             name: name.to_owned(),
             measure: self.model.name.clone(),
@@ -202,11 +202,11 @@ fn think_of(model: &PlanModel, workload: &str, at: &Levels, records: &[TrialReco
 
 /// Excludes the highest third for growth, at least one level; for queueing all but the lowest third, since it needs no
 /// fit.
-fn hold_out(rungs: &mut [Rung], kind: &ModelKind) {
-    let count = rungs.len();
+fn hold_out(points: &mut [LoadPoint], kind: &ModelKind) {
+    let count = points.len();
     let third = (count / 3).max(1).min(count);
     let seen = if *kind == ModelKind::Growth { count - third } else { third };
-    rungs.iter_mut().skip(seen).for_each(|rung| rung.is_held_out = true);
+    points.iter_mut().skip(seen).for_each(|point| point.is_held_out = true);
 }
 
 /// Every law fits two points.
@@ -222,22 +222,22 @@ fn prediction_error(points: &[ModelPoint]) -> Option<f64> {
 
 /// Fits the laws of growth. Every trial is a point. The scatter of rates is proportional to them, so each is weighted
 /// with 1 ÷ the square of its level's rate.
-fn grown(ladder: &Ladder<'_>) -> Result<Vec<ModelOutcome>, ModelError> {
-    let levels: Vec<scalability::Level> = ladder
-        .seen_by_fit()
-        .flat_map(|rung| {
-            let typical = typical(rung.values.iter().copied()).filter(|&rate| rate > 0.0);
-            let weight = typical.map(|rate| 1.0 / (rate * rate));
-            rung.values.iter().filter_map(move |&y| Some(scalability::Level { x: rung.users, y, weight: weight? }))
+fn fit_laws(curve: &LoadCurve<'_>) -> Result<Vec<ModelOutcome>, ModelError> {
+    let levels: Vec<scalability::Level> = curve
+        .fitted()
+        .flat_map(|point| {
+            let median = median(point.values.iter().copied()).filter(|&rate| rate > 0.0);
+            let weight = median.map(|rate| 1.0 / (rate * rate));
+            point.values.iter().filter_map(move |&y| Some(scalability::Level { x: point.users, y, weight: weight? }))
         })
         .collect();
     let (fits, best) = scalability::compare(&levels);
-    if fits.is_empty() || ladder.seen_by_fit().count() < FITTED_MIN {
+    if fits.is_empty() || curve.fitted().count() < FITTED_MIN {
         return Err(ModelError::TooFewLevels);
     }
     let outcomes = fits.iter().enumerate().map(|(index, fit)| {
-        let outcome = ladder.outcome(name_of(fit.law), |users| Some(fit.predict(users)));
-        let sentence = growth_sentence(fit, ladder.model.of.unit(), &outcome);
+        let outcome = curve.outcome(name_of(fit.law), |users| Some(fit.predict(users)));
+        let sentence = growth_sentence(fit, curve.model.of.unit(), &outcome);
         ModelOutcome {
             parameters: parameters_of(fit),
             aicc: fit.aicc.filter(|aicc| aicc.is_finite()),
@@ -290,22 +290,22 @@ fn error_in_words(outcome: &ModelOutcome) -> String {
 
 /// Mean value analysis from the demands at the levels not excluded. The rest of the lowest level's time is a delay
 /// without a queue: the network, the generator.
-fn queued(ladder: &Ladder<'_>, processors: u32) -> Result<Vec<ModelOutcome>, ModelError> {
-    let stations = stations_of(ladder, processors)?;
-    let lowest = ladder.rungs.first().ok_or(ModelError::NoTrial)?;
-    let highest = ladder.rungs.iter().map(|rung| rung.users).fold(0.0, f64::max);
+fn predict_by_mva(curve: &LoadCurve<'_>, processors: u32) -> Result<Vec<ModelOutcome>, ModelError> {
+    let stations = stations_of(curve, processors)?;
+    let lowest = curve.points.first().ok_or(ModelError::NoTrial)?;
+    let highest = curve.points.iter().map(|point| point.users).fold(0.0, f64::max);
     if highest > f64::from(queueing_network::USERS_MAX) {
         return Err(ModelError::TooManyUsers(highest));
     }
     let solve = |delay_s: f64| {
-        queueing_network::exact_mva(&stations, ladder.think_s + delay_s, highest.ceil() as u32)
+        queueing_network::exact_mva(&stations, curve.think_s + delay_s, highest.ceil() as u32)
             .ok_or(ModelError::UnusableDemands)
     };
-    let measured_s = typical(lowest.times_s.iter().copied()).ok_or(ModelError::NoTimes)?;
+    let measured_s = median(lowest.times_s.iter().copied()).ok_or(ModelError::NoTimes)?;
     let queued_s = at(&solve(0.0)?, lowest.users).map_or(0.0, |population| population.response_s);
     let delay_s = (measured_s - queued_s).max(0.0);
     let populations = solve(delay_s)?;
-    let of: fn(&Population, f64) -> f64 = match ladder.model.of.unit() {
+    let of: fn(&Population, f64) -> f64 = match curve.model.of.unit() {
         Unit::PerSecond => |population, _| population.rate,
         Unit::Seconds => |population, delay_s| population.response_s + delay_s,
         _ => return Err(ModelError::Unpredicted),
@@ -313,8 +313,8 @@ fn queued(ladder: &Ladder<'_>, processors: u32) -> Result<Vec<ModelOutcome>, Mod
     let mut parameters: BTreeMap<String, f64> =
         stations.iter().map(|station| (format!("{}, s", station.name), station.demand_s)).collect();
     parameters.insert("delay without a queue, s".to_owned(), delay_s);
-    parameters.insert("think time, s".to_owned(), ladder.think_s);
-    let outcome = ladder.outcome("exact MVA", |users| at(&populations, users).map(|known| of(known, delay_s)));
+    parameters.insert("think time, s".to_owned(), curve.think_s);
+    let outcome = curve.outcome("exact MVA", |users| at(&populations, users).map(|known| of(known, delay_s)));
     let sentence = queue_sentence(&stations, &outcome);
     Ok(vec![ModelOutcome { parameters, sentence, ..outcome }])
 }
@@ -325,10 +325,10 @@ fn at(populations: &[Population], users: f64) -> Option<&Population> {
 }
 
 /// A station for each demand. CPU time can be spent on any of the machine's CPUs; any other station has one server.
-fn stations_of(ladder: &Ladder<'_>, processors: u32) -> Result<Vec<Station>, ModelError> {
+fn stations_of(curve: &LoadCurve<'_>, processors: u32) -> Result<Vec<Station>, ModelError> {
     let station = |(place, demand): (usize, &Expression)| {
-        let seen = ladder.seen_by_fit().filter_map(|rung| rung.demands_s[place]);
-        let demand_s = typical(seen).filter(|&demand_s| demand_s > 0.0);
+        let seen = curve.fitted().filter_map(|point| point.demands_s[place]);
+        let demand_s = median(seen).filter(|&demand_s| demand_s > 0.0);
         let is_processor = demand.measures().iter().any(|(measure, _)| measure.quantity == Quantity::CpuPerRequest);
         let servers = if is_processor { processors.max(1) } else { 1 };
         let name = demand.to_string();
@@ -336,7 +336,7 @@ fn stations_of(ladder: &Ladder<'_>, processors: u32) -> Result<Vec<Station>, Mod
             .map(|demand_s| Station { name: name.clone(), demand_s, servers })
             .ok_or(ModelError::UnmeasuredDemand(name))
     };
-    let stations: Vec<Station> = ladder.demands.iter().enumerate().map(station).collect::<Result<_, _>>()?;
+    let stations: Vec<Station> = curve.demands.iter().enumerate().map(station).collect::<Result<_, _>>()?;
     if stations.is_empty() { Err(ModelError::NoDemand) } else { Ok(stations) }
 }
 

@@ -11,7 +11,7 @@ use breme_stats::{Estimate, false_discovery_rates, rank_sum};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::effect::typical;
+use crate::effect::median;
 use crate::gate::{self, GateSummary};
 use crate::history::History;
 use crate::judgement::Scale;
@@ -118,13 +118,13 @@ fn draft(
         _ => None,
     };
     let [before, after] = [before, after].map(Result::unwrap_or_default);
-    let typical_of = |values: &[f64]| typical(values.iter().copied());
+    let median_of = |values: &[f64]| median(values.iter().copied());
     let mut row = RunRow {
         measure: measure.name.clone(),
         unit: measure.unit.symbol().to_owned(),
         levels: levels.clone(),
-        before: typical_of(&before),
-        after: typical_of(&after),
+        before: median_of(&before),
+        after: median_of(&after),
         blocks_before: before.len(),
         blocks_after: after.len(),
         ..RunRow::default()

@@ -3,7 +3,7 @@
 use breme_experiment::plan::PlanMeasure;
 use breme_expression::less_is_better_of;
 
-use crate::effect::typical;
+use crate::effect::median;
 use crate::judgement::{MeasureRow, MeasureTable, Published};
 use crate::levels::Levels;
 use crate::observations::Observations;
@@ -29,7 +29,7 @@ fn row(question: &Question, seen: &Observations, measure: &PlanMeasure, levels: 
     let ends = median_interval(&sorted, question.confidence);
     MeasureRow {
         levels: levels.clone(),
-        center: typical(sorted.iter().copied()),
+        center: median(sorted.iter().copied()),
         low: ends.map(|(low, _)| low),
         high: ends.map(|(_, high)| high),
         values,
@@ -41,9 +41,9 @@ fn row(question: &Question, seen: &Observations, measure: &PlanMeasure, levels: 
     }
 }
 
-/// The interval of the median from order statistics (the inverted sign test). It assumes only that the values
-/// have the same distribution, and it contains the median itself, which the interval of Walsh averages need not. Of fewer than six values
-/// it is their range; a single value has no spread.
+/// The interval of the median from order statistics (the inverted sign test). It assumes only that the values have the
+/// same distribution, and it contains the median itself, which the interval of Walsh averages need not. Of fewer than
+/// six values it is their range; a single value has no spread.
 pub(crate) fn median_interval(sorted: &[f64], confidence: f64) -> Option<(f64, f64)> {
     let tail = (1.0 - confidence) / 2.0;
     let count = sorted.len();

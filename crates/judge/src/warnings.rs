@@ -6,7 +6,7 @@ use breme_experiment::record::{Purpose, TrialEnd, TrialRecord, WorkloadRecord, l
 use breme_expression::Unit;
 use breme_stats::BLOCKS_MIN;
 
-use crate::effect::typical;
+use crate::effect::median;
 use crate::judgement::{Judgement, LawCheck, MeasureRow, TrialCounts};
 use crate::laws::HELD_SHARE_MAX;
 use crate::levels::{Levels, in_words};
@@ -183,7 +183,7 @@ fn still_changing(records: &[&TrialRecord]) -> Vec<String> {
 fn still_changing_at(levels: &Levels, workload: &str, changes: &[f64]) -> Option<String> {
     let alike = |sign: f64| changes.iter().copied().filter(move |change| change * sign > 0.0);
     let sign = if alike(1.0).count() >= alike(-1.0).count() { 1.0 } else { -1.0 };
-    let size = typical(alike(sign).map(f64::abs))?;
+    let size = median(alike(sign).map(f64::abs))?;
     let trials = alike(sign).count();
     let at = if levels.is_empty() { String::new() } else { format!("At {}: ", in_words(levels)) };
     let (rose, meaning) = if sign > 0.0 {
@@ -299,15 +299,15 @@ fn growth_of(name: &str, by_levels: &BTreeMap<&Levels, Vec<f64>>) -> Option<Stri
         .filter(|(_, growths)| grown(growths) * 2 > growths.len())
         .map(|(levels, growths)| (*levels, growths))
         .collect();
-    let typical_of = |growths: &[f64]| typical(growths.iter().copied().filter(|&growth| growth > 0.0)).unwrap_or(0.0);
+    let median_of = |growths: &[f64]| median(growths.iter().copied().filter(|&growth| growth > 0.0)).unwrap_or(0.0);
     let (levels, fastest) =
-        growing.iter().max_by(|(_, one), (_, other)| typical_of(one).total_cmp(&typical_of(other)))?;
+        growing.iter().max_by(|(_, one), (_, other)| median_of(one).total_cmp(&median_of(other)))?;
     let trials = growing.iter().map(|(_, growths)| grown(growths)).sum();
     let at = if levels.is_empty() { String::new() } else { format!(" at {}", in_words(levels)) };
     Some(format!(
         "The resident memory of `{name}` grew until the end of {}, by {} per minute{at}: a memory leak, or a cache that is not yet full.",
         count(trials, "trial"),
-        amount(typical_of(fastest) * 60.0, Unit::Bytes)
+        amount(median_of(fastest) * 60.0, Unit::Bytes)
     ))
 }
 

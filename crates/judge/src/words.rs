@@ -104,7 +104,7 @@ pub(crate) fn effect(effect: &Effect, unit: Unit) -> String {
 }
 
 /// The wording of a comparison: which side is named first, and with which words.
-struct Saying {
+struct Wording {
     /// `is`, `answers`.
     verb: &'static str,
     /// `faster`: the smaller side is named, and the ratio is inverted.
@@ -113,11 +113,11 @@ struct Saying {
     noun: String,
 }
 
-fn saying(quantity: Option<&Quantity>, measure: &str) -> Saying {
-    let of = |verb: &'static str, noun: &str| Saying { verb, faster: false, noun: noun.to_owned() };
+fn wording(quantity: Option<&Quantity>, measure: &str) -> Wording {
+    let of = |verb: &'static str, noun: &str| Wording { verb, faster: false, noun: noun.to_owned() };
     let Some(quantity) = quantity else { return of("has", &format!("`{measure}`")) };
     match quantity {
-        Quantity::Time { .. } | Quantity::Step { .. } => Saying { verb: "is", faster: true, noun: String::new() },
+        Quantity::Time { .. } | Quantity::Step { .. } => Wording { verb: "is", faster: true, noun: String::new() },
         Quantity::Rate => of("answers", "requests per second"),
         Quantity::ByteRate => of("moves", "bytes per second"),
         Quantity::CpuPerRequest | Quantity::GeneratorCpuPerRequest => of("needs", "CPU time per request"),
@@ -143,11 +143,11 @@ pub(crate) fn different(
     right: &str,
     ratio: [f64; 3],
 ) -> String {
-    let saying = saying(quantity, measure);
+    let wording = wording(quantity, measure);
     let [center, low, high] = ratio;
     let turned = [1.0 / center, 1.0 / high, 1.0 / low];
     let (more, less, ratio) = if center >= 1.0 { (left, right, ratio) } else { (right, left, turned) };
-    let Saying { verb, faster, noun } = saying;
+    let Wording { verb, faster, noun } = wording;
     if faster {
         return format!("`{less}` {verb} {} faster than `{more}`", times_or_percent(ratio));
     }

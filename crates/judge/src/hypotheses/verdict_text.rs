@@ -2,7 +2,7 @@
 
 use breme_expression::{Claim, Unit};
 
-use crate::effect::typical;
+use crate::effect::median;
 use crate::hypotheses::case_result;
 use crate::judgement::{BlockPair, Case, Effect, FindingKind, Scale, Verdict};
 use crate::levels::Levels;
@@ -126,7 +126,7 @@ fn measured(claim: &Claim, case: &Case) -> String {
         return format!("over {blocks}");
     }
     let side = |of: fn(&BlockPair) -> f64, factor: f64, unit: Unit| {
-        let value = typical(case.effect.blocks.iter().map(of));
+        let value = median(case.effect.blocks.iter().map(of));
         value.map(|value| amount(value / factor, unit)).unwrap_or_default()
     };
     let (left, right) = case_result::factors(claim, case.effect.scale);
