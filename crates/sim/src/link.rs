@@ -116,7 +116,7 @@ pub(crate) enum QueuedSegment {
     File(FileRange),
 }
 
-/// What is in transit.
+/// A unit in transit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Parcel {
     /// This many bytes of the wire.

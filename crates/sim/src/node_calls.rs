@@ -28,7 +28,7 @@ impl Simulation {
     pub(crate) fn check_deadline(&mut self, shard_index: usize) {
         let shard = &mut self.shards[shard_index];
         if shard.check.is_none_or(|check| check.at != self.now) {
-            return; // an earlier look took the place of this one
+            return; // superseded by an earlier check
         }
         shard.check = None;
         if shard.deadline.is_some_and(|deadline| deadline <= self.now) {

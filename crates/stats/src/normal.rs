@@ -8,12 +8,12 @@ pub(crate) fn above(deviations: f64) -> f64 {
 }
 
 /// The value, in standard deviations, that is exceeded with the given probability (between 0 and 1).
-pub(crate) fn exceeded_with(chance: f64) -> f64 {
+pub(crate) fn exceeded_with(probability: f64) -> f64 {
     // No probability that a float can represent lies farther out. Bisection is slow but robust.
     let (mut low, mut high) = (-39.0, 39.0);
     for _ in 0..64 {
         let middle = f64::midpoint(low, high);
-        if above(middle) > chance { low = middle } else { high = middle }
+        if above(middle) > probability { low = middle } else { high = middle }
     }
     f64::midpoint(low, high)
 }

@@ -2,14 +2,14 @@
 //!
 //! "Undecided" is useful only with a remedy. If the estimate and the scatter stay the same, the interval narrows with
 //! the root of the number of blocks; the number suggested is that at which it excludes the bound with probability
-//! [`CHANCE`]. The centre of few blocks is imprecise, so this is an order of magnitude, not a promise.
+//! [`PROBABILITY`]. The centre of few blocks is imprecise, so this is an order of magnitude, not a promise.
 
 use crate::normal;
 use crate::student;
 use crate::trimmed_mean::{Trim, TrimmedMean, freedom_of};
 
 /// Probability that the suggested blocks are enough.
-const CHANCE: f64 = 0.85;
+const PROBABILITY: f64 = 0.85;
 
 /// Limit of the suggested blocks: beyond it, the result is not worth the effort.
 pub const MORE_BLOCKS_MAX: u32 = 200;
@@ -32,7 +32,7 @@ pub fn more_blocks(values: &[f64], trim: Trim, bound: f64, level_after: impl Fn(
     if distance.is_nan() || distance == 0.0 {
         return None;
     }
-    let to_be_likely = normal::exceeded_with(1.0 - CHANCE);
+    let to_be_likely = normal::exceeded_with(1.0 - PROBABILITY);
     let is_enough = |more: u32| {
         let count = values.len() + more as usize;
         let error = now.error * (values.len() as f64 / count as f64).sqrt();

@@ -3,7 +3,7 @@
 //! Blocks on a shared machine are few, and their errors are not normal: a neighbour takes the CPU for half a block. So
 //! the mean with Student's interval is the wrong tool. The median of all pairwise (Walsh) averages is nearly as
 //! efficient for normal errors (95 %) and robust against outliers; its interval inverts Wilcoxon's signed-rank test: it
-//! contains every shift that the test does not reject. It only assumes that the differences are independent and
+//! contains every shift that the test does not reject. It assumes only that the differences are independent and
 //! symmetric about their centre, and it is exact for any number of them.
 //!
 //! J. L. Hodges, E. L. Lehmann: *Estimates of location based on rank tests*, Ann. Math. Stat. 34 (1963) 598–611.

@@ -163,7 +163,8 @@ const BEGINNING: usize = 3;
 const STRETCHES: usize = 6;
 /// Values are clamped to this many deviations from the median.
 const FAR_OUT: f64 = 5.0;
-/// Degrees of freedom that a line removes from the residuals; the same as the best of all stretches, by simulation.
+/// Degrees of freedom that a line removes from the residuals, and that the best of all stretches removes (by
+/// simulation).
 const LINE_PARAMETERS: f64 = 2.0;
 const LEVEL_PARAMETERS: f64 = 4.0;
 /// A stronger correlation of neighbours cannot be distinguished from a drift.
@@ -172,7 +173,7 @@ const MEMORY_MAX: f64 = 0.95;
 /// The series after the cut.
 struct Part<'a> {
     values: &'a [f64],
-    /// The same, with outliers clamped.
+    /// The values with outliers clamped.
     tame: Vec<f64>,
     reach: (f64, f64),
     stretch: Stretch,

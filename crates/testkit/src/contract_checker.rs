@@ -8,7 +8,7 @@ use breme_node::{
     Accepted, Action, Actions, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Node, Received,
 };
 
-/// Further violations are consequences.
+/// Limit of the recorded violations: further ones are consequences of the first.
 const VIOLATIONS_MAX: usize = 8;
 
 /// Wraps a node and checks the calls of its driver.

@@ -97,7 +97,7 @@ impl Script {
         self.then(ScriptStep::Exchange { send, expect: TestContent::NOTHING, piece_bytes })
     }
 
-    /// Receives exactly this.
+    /// Receives exactly `content`.
     #[must_use]
     pub fn expect(self, content: impl Into<TestContent>) -> Self {
         self.exchange(TestContent::NOTHING, content)
@@ -109,7 +109,7 @@ impl Script {
         self.exchange(content.clone(), content.clone())
     }
 
-    /// Sends one and receives the other concurrently.
+    /// Sends `send` and receives `expect` concurrently.
     #[must_use]
     pub fn exchange(self, send: impl Into<TestContent>, expect: impl Into<TestContent>) -> Self {
         self.then(ScriptStep::Exchange { send: send.into(), expect: expect.into(), piece_bytes: PIECE_BYTES })

@@ -21,7 +21,7 @@ pub struct PausingServer {
 }
 
 impl PausingServer {
-    /// Polls `gate` every `rest`; then expects `expected` on each connection.
+    /// Polls `gate` at intervals of `rest`; then expects `expected` on each connection.
     #[must_use]
     pub fn new(gate: &Gate, rest: Duration, expected: TestContent) -> Self {
         Self { gate: gate.clone(), rest, expected, check_at: BTreeMap::new(), open: BTreeMap::new(), difference: None }

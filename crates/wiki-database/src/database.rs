@@ -80,7 +80,7 @@ pub trait Database: Send + Sync {
     /// An internal value of the wiki: a secret, an account, a token.
     async fn value(&self, key: &str) -> Result<Option<String>, DatabaseError>;
 
-    /// Sets such a value, or removes it; if `expected` is given, only if that is the current value.
+    /// Sets or removes an internal value; with `expected`, only if that is the current value.
     async fn set_value(
         &self,
         key: &str,
@@ -91,7 +91,7 @@ pub trait Database: Send + Sync {
     /// The values whose keys begin with `prefix`, sorted by key.
     async fn values(&self, prefix: &str) -> Result<Vec<(String, String)>, DatabaseError>;
 
-    /// Checks that it responds.
+    /// Checks that the database responds.
     async fn ping(&self) -> Result<(), DatabaseError>;
 
     /// Checks the database: its own integrity check, and the rules of the wiki. Returns one line for each error.

@@ -72,7 +72,8 @@ fn normal(text: &str) -> String {
     words.join(" ")
 }
 
-/// The same, many times as fast, for letters, digits, and single spaces or underscores between them; `None` for others.
+/// Normalises letters, digits, and single spaces or underscores between them, many times as fast; `None` for other
+/// texts.
 fn plain(text: &str) -> Option<String> {
     let mut name = String::with_capacity(text.len());
     for byte in text.bytes() {

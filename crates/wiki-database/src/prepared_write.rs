@@ -21,7 +21,7 @@ const FIELD_KEY_BYTES_MAX: usize = 400;
 /// How an engine indexes the words of texts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Texts {
-    /// One by one, when they are written.
+    /// Each text when it is written.
     OneByOne,
     /// In groups: those of an import with their transaction, others later.
     Together,
@@ -40,7 +40,7 @@ pub(crate) enum Derived {
     Saved(Indexed),
     /// For [`WriteAction::Attach`]: the digest of the bytes.
     Attached { digest: String },
-    /// For the others.
+    /// For all other writes.
     Nothing,
 }
 

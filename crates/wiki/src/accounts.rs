@@ -149,7 +149,6 @@ pub async fn remove_user(database: &dyn Database, name: &Name) -> Result<bool, D
     Ok(database.value(&key).await?.is_some() && database.set_value(&key, None, None).await?)
 }
 
-/// An account.
 pub(crate) async fn user(database: &dyn Database, name: &str) -> Result<Option<User>, DatabaseError> {
     Ok(database.value(&format!("user:{name}")).await?.as_deref().and_then(read))
 }
@@ -173,7 +172,7 @@ pub async fn exist(database: &dyn Database) -> Result<bool, DatabaseError> {
     Ok(!users(database).await?.is_empty() || !tokens(database).await?.is_empty())
 }
 
-/// Begins a session. Returns the value of its cookie.
+/// Creates a session. Returns the value of its cookie.
 pub(crate) async fn begin_session(database: &dyn Database, user: &str) -> Result<String, AccountError> {
     let secret = secret()?;
     let session = LoginSession { user: user.to_owned(), since: now() };
@@ -190,7 +189,6 @@ pub(crate) async fn session(database: &dyn Database, secret: &str) -> Result<Opt
     Ok(user.filter(lasts).map(|user| (session.user, user)))
 }
 
-/// Ends a session.
 pub(crate) async fn end_session(database: &dyn Database, secret: &str) -> Result<(), DatabaseError> {
     database.set_value(&format!("session:{}", sha256(secret.as_bytes())), None, None).await.map(drop)
 }

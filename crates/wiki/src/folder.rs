@@ -37,7 +37,7 @@ pub enum FolderError {
     /// A symbolic link in a folder to import could point to any file of this machine.
     #[error("{0}: a symbolic link is not imported; replace it by the file")]
     Link(PathBuf),
-    /// The export folder.
+    /// The folder of an export has files in it.
     #[error("{0}: the folder is not empty; name a new one")]
     NotEmpty(PathBuf),
     #[error(transparent)]

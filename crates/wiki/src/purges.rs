@@ -99,9 +99,9 @@ pub struct EdgeState {
     pub authority: String,
     /// Whether it confirmed its last purge in time.
     pub is_live: bool,
-    /// Confirmed purges.
+    /// Number of confirmed purges.
     pub sent: u64,
-    /// Failed attempts.
+    /// Number of failed attempts.
     pub failed: u64,
 }
 
@@ -268,7 +268,7 @@ impl Client<'_> {
             return Ok(());
         }
         let stream = connect(&self.edge.authority).await.map_err(EdgeError::Connect)?;
-        let _ = stream.set_nodelay(true); // it would only be slower
+        let _ = stream.set_nodelay(true); // without it, purges are only slower
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
         send(self.connection.insert(sender), self.edge, purge).await

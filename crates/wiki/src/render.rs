@@ -34,7 +34,7 @@ const NESTING_MAX: usize = 100;
 /// Limit of the HTML in bytes per byte of the text: a few characters of headings or references to one footnote can
 /// become hundreds.
 const EXPANSION_MAX: usize = 8;
-/// Allowed for any text.
+/// Bytes of HTML allowed for any text, however short.
 const HTML_BYTES_FREE: usize = 64 << 10;
 /// Approximate size of a heading in the table of contents.
 const HEADING_BYTES: usize = 64;
@@ -271,8 +271,8 @@ impl HeadingAdapter for Headings {
     }
 }
 
-/// What is allowed. The classes are those written by this module and by comrak; users cannot write any, since their
-/// HTML is escaped.
+/// The elements, attributes and URL schemes that are allowed. The classes are those written by this module and by comrak;
+/// users cannot write any, since their HTML is escaped.
 static CLEANER: LazyLock<Builder<'static>> = LazyLock::new(|| {
     let tags = [
         "a",

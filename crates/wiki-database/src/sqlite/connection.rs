@@ -10,10 +10,10 @@ use crate::database::DatabaseError;
 /// SQLite's own cache of each connection, KiB.
 const CONNECTION_CACHE_KIB: i64 = 8 << 10;
 
-/// The same for the writing connection, which changes pages of indexes in random order.
+/// SQLite's own cache of the writing connection, KiB: it changes pages of indexes in random order.
 pub(super) const WRITER_CACHE_KIB: i64 = 32 << 10;
 
-/// The same during an import.
+/// SQLite's own cache of the writing connection during an import, KiB.
 pub(super) const IMPORT_CACHE_KIB: i64 = 256 << 10;
 
 /// Size of the log, in pages, at which it is checkpointed at the next commit: a page changed by many commits is copied

@@ -43,7 +43,7 @@ pub(super) struct IndexSegment {
     bytes: u64,
 }
 
-/// Sorted by generation.
+/// All segments, sorted by generation.
 fn segments(connection: &Connection) -> rusqlite::Result<Vec<IndexSegment>> {
     let sql = "SELECT id, first, last, pages, bytes FROM text_segments ORDER BY first";
     rows(connection, sql, [], |row| {

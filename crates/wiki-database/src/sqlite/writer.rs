@@ -55,7 +55,7 @@ impl Drop for Writer {
     fn drop(&mut self) {
         self.queue = None;
         if let Some(thread) = self.thread.take() {
-            // Whether it panicked is irrelevant by now.
+            // A panic has been reported when it occurred.
             let _ = thread.join();
         }
     }

@@ -10,7 +10,6 @@ use crate::{calendar, paths};
 /// The context common to all pages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame<'a> {
-    /// Title of the wiki.
     pub(crate) title: &'a str,
     pub(crate) user: Option<&'a str>,
     pub(crate) has_accounts: bool,

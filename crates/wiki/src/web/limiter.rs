@@ -72,7 +72,7 @@ impl Limiter {
     }
 }
 
-/// One customer's addresses: an IPv4 address, or the 2^64 addresses of an IPv6 subnet.
+/// The addresses of one customer of a provider: an IPv4 address, or the /64 prefix of an IPv6 address.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (!0 << 64))),

@@ -28,7 +28,7 @@ use crate::{paths, render, views};
 /// Entries per list.
 pub(crate) const LINES: usize = 100;
 
-/// Of a list for which one more than [`LINES`] was requested, the entries, and whether there are more.
+/// The first [`LINES`] entries of a list, and whether there are more: one more is requested.
 pub(crate) fn first_lines<T>(mut list: Vec<T>) -> (Vec<T>, bool) {
     let has_more = list.len() > LINES;
     list.truncate(LINES);

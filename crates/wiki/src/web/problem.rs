@@ -40,7 +40,6 @@ impl Problem {
         self.status.canonical_reason().unwrap_or("Error")
     }
 
-    /// As JSON.
     pub(crate) fn to_json(&self) -> Value {
         let mut members = json!({ "title": self.title(), "status": self.status.as_u16(), "detail": self.detail });
         if let Value::Object(object) = &mut members {

@@ -162,7 +162,7 @@ fn tidy(submission: &mut Submission, page_bytes_max: usize) -> Result<(), Proble
         content.text = content.text.replace("\r\n", "\n").replace('\r', "\n");
     }
     if content.text.contains('\0') {
-        // PostgreSQL's text cannot contain it, and no text needs it.
+        // PostgreSQL cannot store NUL, and no text needs it.
         content.text = content.text.replace('\0', "\u{fffd}");
     }
     let fields =

@@ -34,7 +34,7 @@ pub(crate) enum Identity {
 }
 
 impl Visitor {
-    /// The name in the history.
+    /// The name of this visitor in the history of pages.
     pub(crate) fn author(&self) -> Option<&str> {
         match &self.identity {
             Identity::Anonymous => None,
