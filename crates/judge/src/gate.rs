@@ -223,7 +223,7 @@ fn line(rows: &[Drafted], summary: &GateSummary, rules: &CompareRules) -> String
         }
     };
     format!(
-        "Gate: {}; to pass, {all} must have the whole {percent} % interval within the margin (no correction needed); worse is an interval wholly beyond it{corrected}; {power}.",
+        "Gate: {}; to pass, {all} must have the whole {percent} % interval within the margin (no correction needed); a row is worse if its whole interval lies beyond it{corrected}; {power}.",
         count(summary.rows, "row")
     )
 }

@@ -275,14 +275,14 @@ fn growth_sentence(fit: &Fit, unit: Unit, outcome: &ModelOutcome) -> String {
         (None, Some(ceiling)) => format!(", never more than {}", amount(ceiling, unit)),
         (None, None) => String::new(),
     };
-    format!("{}: {} of one user{end}{}.", name_of(fit.law), amount(fit.rate, unit), error_in_words(outcome))
+    format!("{}: {} with one user{end}{}.", name_of(fit.law), amount(fit.rate, unit), error_in_words(outcome))
 }
 
 fn error_in_words(outcome: &ModelOutcome) -> String {
     let unseen = outcome.points.iter().filter(|point| point.is_held_out).count();
     match outcome.prediction_error {
         Some(error) => {
-            format!("; mean error {} at {} that the fit omitted", percent(error, error, error), count(unseen, "level"))
+            format!("; mean error {} at {} not used by the fit", percent(error, error, error), count(unseen, "level"))
         }
         None => "; no level was reserved to test it".to_owned(),
     }

@@ -31,9 +31,11 @@ pub fn progress(
         Some(RunEnd::Complete) => format!("All {planned} blocks were run."),
         Some(RunEnd::OutOfTime) => format!("The time budget was spent after {of_planned}."),
         Some(RunEnd::Failing { trial }) => {
-            format!("The run ended in {of_planned}, because the same trial fails again and again (last trial {trial}).")
+            format!(
+                "The run ended in block {blocks} of {planned}: the same trial failed repeatedly (last: trial {trial})."
+            )
         }
-        Some(RunEnd::Interrupted) => format!("The run was interrupted in {of_planned}."),
+        Some(RunEnd::Interrupted) => format!("The run was interrupted in block {blocks} of {planned}."),
         None => format!("{of_planned} were begun, and the run has not ended."),
     };
     let more = matches!(end, Some(RunEnd::Decided | RunEnd::Complete)).then(|| more_of(judgement)).flatten();

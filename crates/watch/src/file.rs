@@ -341,7 +341,7 @@ fn destination(
     {
         collector.note(
             &written.span(),
-            "messages would show the password in this URL; write it to a file, and name that as the …_auth_file",
+            "messages would show the password in this URL; write it to a file, and name that file as …_auth_file",
         );
     }
     let url = url(written, collector)?;

@@ -271,8 +271,8 @@ impl HeadingAdapter for Headings {
     }
 }
 
-/// The elements, attributes and URL schemes that are allowed. The classes are those written by this module and by comrak;
-/// users cannot write any, since their HTML is escaped.
+/// The elements, attributes and URL schemes that are allowed. The classes are those written by this module and by
+/// comrak; users cannot write any, since their HTML is escaped.
 static CLEANER: LazyLock<Builder<'static>> = LazyLock::new(|| {
     let tags = [
         "a",

@@ -60,7 +60,7 @@ fn contention_is_distinguished_from_coherency() {
     assert!(found.prediction_error.unwrap() < 0.15, "{}", found.sentence);
     let linear = universal.models.iter().find(|model| model.name == "linear").unwrap();
     assert!(linear.prediction_error.unwrap() > 1.0, "straight on is wrong here: {}", linear.sentence);
-    assert!(linear.sentence.contains("levels that the fit omitted"), "{}", linear.sentence);
+    assert!(linear.sentence.contains("levels not used by the fit"), "{}", linear.sentence);
 }
 
 #[test]

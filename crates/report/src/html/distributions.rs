@@ -85,7 +85,7 @@ impl<'a> Distributions<'a> {
     pub(crate) fn section(&self, palette: &Palette, gallery: &mut Gallery) -> Option<Markup> {
         self.workloads().next()?;
         Some(html! {
-            p.lead { "Time from the due time of a request to the last byte of its response, of all requests of the trials that count. Lower is faster; the slowest requests are at the right." }
+            p.lead { "Response times of all requests of the trials that count, each from when the request is due to the last byte of its response. Lower is faster; the slowest requests are at the right." }
             @for workload in self.workloads() {
                 h3 { "Workload " code { (words::one_line(workload.name)) } }
                 (gallery.figure(&chart(workload, palette)))
