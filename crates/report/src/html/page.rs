@@ -1,14 +1,24 @@
 //! The parts of any page: its head, sections, contents and scripts.
 
+use std::io::Read;
+use std::sync::LazyLock;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use flate2::read::GzDecoder;
 use maud::{Markup, PreEscaped, html};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 const STYLE: &str = include_str!("../../assets/report.css");
 const SCRIPT: &str = include_str!("../../assets/report.js");
-const CHARTS_SCRIPT: &str = include_str!("../../assets/echarts.min.js");
+static CHARTS_SCRIPT: LazyLock<String> = LazyLock::new(|| {
+    let mut script = String::new();
+    GzDecoder::new(&include_bytes!("../../assets/echarts.min.js.gz")[..])
+        .read_to_string(&mut script)
+        .expect("the file of this crate is complete, which a test checks");
+    script
+});
 
 /// A section of the page: its anchor, its heading, its content.
 pub(super) struct Section {
@@ -55,7 +65,7 @@ pub(super) fn foot(breme_version: &str, data: &Value) -> Markup {
     html! {
         footer { p { "Written by breme " (breme_version) ". Charts: Apache ECharts (Apache-2.0), inside this file." } }
         script type="application/json" id="run" { (PreEscaped(embedded(data))) }
-        script { (PreEscaped(CHARTS_SCRIPT)) }
+        script { (PreEscaped(CHARTS_SCRIPT.as_str())) }
         script { (PreEscaped(SCRIPT)) }
     }
 }
@@ -84,7 +94,7 @@ pub(super) fn colour_choice() -> Markup {
 /// Allows only what is in the file; charts may set styles.
 fn policy() -> String {
     let scripts: Vec<String> =
-        [CHARTS_SCRIPT, SCRIPT].iter().map(|script| format!("'sha256-{}'", digest(script))).collect();
+        [CHARTS_SCRIPT.as_str(), SCRIPT].iter().map(|script| format!("'sha256-{}'", digest(script))).collect();
     format!(
         "default-src 'none'; script-src {}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'",
         scripts.join(" ")
@@ -123,7 +133,7 @@ mod tests {
 
     #[test]
     fn no_script_ends_its_element() {
-        for script in [CHARTS_SCRIPT, SCRIPT] {
+        for script in [CHARTS_SCRIPT.as_str(), SCRIPT] {
             assert!(!script.to_ascii_lowercase().contains("</script") && !script.contains("<!--"));
         }
     }
