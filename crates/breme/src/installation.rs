@@ -1,12 +1,13 @@
 //! Parts of an installation in addition to the binary: completions, manual pages, and the schemas of files.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use breme_command::failure::{Failure, exit};
 use clap::{Command, ValueEnum};
 use clap_complete::Shell;
+use flate2::read::GzDecoder;
 
 /// Print the completions of a shell
 #[derive(Debug, clap::Args)]
@@ -60,17 +61,27 @@ enum Schema {
     Comparison,
 }
 
+/// A schema as the build script compressed it.
+macro_rules! compressed {
+    ($name:literal) => {
+        include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".schema.json.gz")).as_slice()
+    };
+}
+
 impl Schema {
-    const fn text(self) -> &'static str {
-        match self {
-            Self::Experiment => include_str!("../../../schemas/experiment.schema.json"),
-            Self::Scenario => include_str!("../../../schemas/scenario.schema.json"),
-            Self::Watch => include_str!("../../../schemas/watch.schema.json"),
-            Self::Proxy => include_str!("../../../schemas/proxy.schema.json"),
-            Self::Load => include_str!("../../../schemas/load.schema.json"),
-            Self::Report => include_str!("../../../schemas/report.schema.json"),
-            Self::Comparison => include_str!("../../../schemas/comparison.schema.json"),
-        }
+    fn text(self) -> String {
+        let compressed = match self {
+            Self::Experiment => compressed!("experiment"),
+            Self::Scenario => compressed!("scenario"),
+            Self::Watch => compressed!("watch"),
+            Self::Proxy => compressed!("proxy"),
+            Self::Load => compressed!("load"),
+            Self::Report => compressed!("report"),
+            Self::Comparison => compressed!("comparison"),
+        };
+        let mut text = String::new();
+        GzDecoder::new(compressed).read_to_string(&mut text).expect("a file of this build is complete");
+        text
     }
 }
 
@@ -109,7 +120,7 @@ mod tests {
     #[test]
     fn schemas_are_json() {
         for schema in Schema::value_variants() {
-            let schema: serde_json::Value = serde_json::from_str(schema.text()).unwrap();
+            let schema: serde_json::Value = serde_json::from_str(&schema.text()).unwrap();
             assert!(schema["$schema"].is_string());
         }
     }
