@@ -151,10 +151,7 @@ async fn accept(
             watcher: graceful.watcher(),
             permit,
         };
-        match tls.clone() {
-            None => tokio::spawn(connection.serve(stream)),
-            Some(tls) => tokio::spawn(connection.serve_tls(stream, tls, limits.handshake_timeout)),
-        };
+        tokio::spawn(connection.serve(stream, tls.clone(), limits.handshake_timeout));
     }
 }
 
@@ -163,6 +160,11 @@ fn is_connection_error(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
+
+/// A connection with TLS or without: one type, so that hyper is compiled once for both.
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 /// An accepted connection, with its share of [`Limits::connections_max`].
 struct AcceptedConnection<A> {
@@ -175,16 +177,17 @@ struct AcceptedConnection<A> {
 
 impl<A: Application> AcceptedConnection<A> {
     /// Errors of a connection are its client's and are not reported.
-    async fn serve(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+    async fn serve(self, stream: TcpStream, tls: Option<TlsAcceptor>, handshake_timeout: Duration) {
+        let stream: Box<dyn Stream> = match tls {
+            None => Box::new(stream),
+            Some(tls) => match timeout(handshake_timeout, tls.accept(stream)).await {
+                Ok(Ok(stream)) => Box::new(stream),
+                Ok(Err(_)) | Err(_) => return,
+            },
+        };
         let service = service(self.application, self.peer);
         let _ = self.watcher.watch(self.http.serve_connection(TokioIo::new(stream), service)).await;
         drop(self.permit);
-    }
-
-    async fn serve_tls(self, stream: TcpStream, tls: TlsAcceptor, handshake_timeout: Duration) {
-        if let Ok(Ok(stream)) = timeout(handshake_timeout, tls.accept(stream)).await {
-            self.serve(stream).await;
-        }
     }
 }
 

@@ -50,10 +50,10 @@ impl Connector {
             None => TcpStream::connect((host, port)).await?,
         };
         let _ = stream.set_nodelay(true); // it would only be slower
-        let Some(credentials) = credentials else { return Ok(TokioIo::new(Stream(Box::new(stream)))) };
+        let Some(credentials) = credentials else { return Ok(TokioIo::new(Stream::new(stream))) };
         let name = ServerName::try_from(host.to_owned()).map_err(|_| invalid("no name for a certificate"))?;
         let stream = TlsConnector::from(Arc::clone(&credentials.client)).connect(name, stream).await?;
-        Ok(TokioIo::new(Stream(Box::new(stream))))
+        Ok(TokioIo::new(Stream::new(stream)))
     }
 }
 
@@ -76,8 +76,14 @@ trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
-/// A connection, with TLS or without.
+/// A connection, with TLS or without: one type, so that hyper is compiled once for both.
 pub(super) struct Stream(Box<dyn Io>);
+
+impl Stream {
+    pub(super) fn new(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Self {
+        Self(Box::new(stream))
+    }
+}
 
 impl Connection for Stream {
     fn connected(&self) -> Connected {

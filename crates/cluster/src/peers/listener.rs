@@ -16,7 +16,6 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use subtle::ConstantTimeEq;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -24,6 +23,7 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service;
 
+use super::connection::Stream;
 use super::message::{HAND_OVER, MESSAGE, RAN_ON, SECRET, STRANGER};
 use super::{Trust, message};
 use crate::node::Node;
@@ -63,12 +63,12 @@ pub async fn serve(listener: TcpListener, node: Node, application: Router) {
 async fn greet(stream: TcpStream, peer: SocketAddr, node: Node, application: Router) {
     let _ = stream.set_nodelay(true); // it would only be slower
     match &node.peers().trust {
-        Trust::Secret(_) => serve_connection(stream, node, application).await,
+        Trust::Secret(_) => serve_connection(Stream::new(stream), node, application).await,
         Trust::Tls(tls) => {
             let accept = TlsAcceptor::from(Arc::clone(&tls.current().server)).accept(stream);
             // A node without a valid certificate fails in the handshake.
             match timeout(HANDSHAKE_TIME, accept).await {
-                Ok(Ok(stream)) => serve_connection(stream, node, application).await,
+                Ok(Ok(stream)) => serve_connection(Stream::new(stream), node, application).await,
                 Ok(Err(error)) => node.peers().report_distrust(&format!("the node at {}", peer.ip()), &error),
                 Err(_) => {}
             }
@@ -76,7 +76,7 @@ async fn greet(stream: TcpStream, peer: SocketAddr, node: Node, application: Rou
     }
 }
 
-async fn serve_connection(stream: impl AsyncRead + AsyncWrite + Unpin + Send, node: Node, application: Router) {
+async fn serve_connection(stream: Stream, node: Node, application: Router) {
     let service = service_fn(move |request| {
         let (node, application) = (node.clone(), application.clone());
         async move { Ok::<_, Infallible>(respond(request, &node, application).await) }
