@@ -25,7 +25,7 @@ const FAST_CLOCKS: [&str; 4] = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page
 
 /// Check whether this machine is fit to measure on
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Each line: what was found; below a shortcoming its effect on results, and the remedy.
+#[command(after_help = "Each line shows what was found; below a shortcoming are its effect on results, and the remedy.
 `breme run` reports steal and background load of every trial.")]
 pub struct DoctorArgs {}
 

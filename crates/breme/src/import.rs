@@ -44,7 +44,7 @@ const AFTER_HELP: &str = "Examples:
   breme import access-log /var/log/nginx/access.log -o visits.scenario.toml
   breme load --scenario visits.scenario.toml -R 5 -d 10m http://staging:8080
 
-Cookies are left out, since each session of a load keeps those that it receives. Values of
+Cookies are omitted, since each session of a load keeps those that it receives. Values of
 headers, query parameters and body fields whose names mark them as secret (authorization,
 password, token, …) become variables without a value; set them with --var NAME=VALUE.";
 

@@ -9,7 +9,7 @@ use clap::{Command, ValueEnum};
 use clap_complete::Shell;
 use flate2::read::GzDecoder;
 
-/// Print the completions of a shell
+/// Print completions for a shell
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   breme completions bash > /etc/bash_completion.d/breme
@@ -26,7 +26,7 @@ pub struct CompletionsArgs {
 #[command(after_help = "Example:
   breme man /usr/local/share/man/man1")]
 pub struct ManArgs {
-    /// Folder to write them to; created if it does not exist
+    /// Folder for the pages; created if it does not exist
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }

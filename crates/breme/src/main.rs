@@ -33,11 +33,11 @@ const EXAMPLES: &str = "Examples:
   breme site ./public                              # serve a folder on http://127.0.0.1:8080
   breme load -c 50 -d 10s http://127.0.0.1:8080/   # load-test it
   breme proxy --upstream http://127.0.0.1:8080     # proxy in front of it, on port 8081
-  breme link --to 127.0.0.1:8080 --delay 20ms      # path with a delay to it, on port 8082
+  breme link --to 127.0.0.1:8080 --delay 20ms      # network path with a delay to it, on port 8082
   breme wiki                                       # wiki in ./wiki.db, on port 8083
   breme session                                    # session application in ./sessions, on port 8084
   breme versus http://a:8080/ http://b:8080/       # compare two servers
-  breme init                                       # write an experiment to begin with
+  breme init                                       # write an experiment to start from
   breme run experiment.toml                        # compare servers in a repeatable experiment
   breme watch watch.toml                           # measure servers periodically, for days or weeks
 
@@ -59,7 +59,7 @@ enum Command {
     /// Compare two drivers of breme's own server, in half a minute.
     #[cfg(target_os = "linux")]
     Demo(laboratory::DemoArgs),
-    /// Write an experiment file to begin with.
+    /// Write an experiment file to start from.
     #[cfg(target_os = "linux")]
     Init(laboratory::InitArgs),
     /// Run experiments and judge their hypotheses.
@@ -85,7 +85,7 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// Turn recorded traffic into a scenario for `breme load`.
     Import(import::ImportArgs),
-    /// Print the completions of a shell.
+    /// Print completions for a shell.
     Completions(installation::CompletionsArgs),
     /// Write the manual pages.
     Man(installation::ManArgs),

@@ -20,7 +20,7 @@ pub enum RoleCommand {
     Proxy(Box<ProxyArgs>),
     /// Relay TCP connections over a simulated network path: delay, jitter, bandwidth, loss.
     Link(Box<link::LinkArgs>),
-    /// Run a wiki: Markdown pages with history and search, over SQLite or PostgreSQL, made to be cached.
+    /// Run a wiki of Markdown pages with history and search, on SQLite or PostgreSQL, designed for caches.
     #[cfg(feature = "applications")]
     Wiki(Box<wiki::WikiArgs>),
     /// Run a node of a session cluster, with two applications that keep their data in sessions.

@@ -52,7 +52,8 @@ pub struct LoadArgs {
     )]
     urls: Vec<String>,
 
-    /// With --scenario and several URLs: the host of each request, random or always the same for a user
+    /// With --scenario and several URLs: send each request to a random host, or all requests of a session (user) to the
+    /// same one
     #[arg(
         long,
         value_name = "HOW",
@@ -99,7 +100,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "TIME", value_parser = ThinkTime::parse, help_heading = "Load shape")]
     think: Option<ThinkTime>,
 
-    /// Start the connections evenly over this time
+    /// Open the connections evenly over this time
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = units::duration, help_heading = "Load shape")]
     ramp: Duration,
 
@@ -309,8 +310,8 @@ pub struct LoadArgs {
     #[arg(long, help_heading = "Checks")]
     cache_status: bool,
 
-    /// URL of a counter that returns the number of requests at the origin since it was last read, as
-    /// http://wiki/wiki/stevec; read before and after the run for the hit ratio by the origin's count
+    /// URL of a request counter of the origin that is reset when read, as http://wiki/wiki/stevec; read before and
+    /// after the run for the hit ratio by the origin's own count
     #[arg(long, value_name = "URL", help_heading = "Checks")]
     pub(super) origin_counter: Option<String>,
 
@@ -353,7 +354,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::duration, help_heading = "Output")]
     interval: Duration,
 
-    /// Count gaps between successful responses from this time of the run on, as after a warm-up
+    /// Ignore gaps between successful responses before this time of the run, as during a warm-up
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = units::duration, help_heading = "Output")]
     gaps_after: Duration,
 
@@ -368,7 +369,7 @@ pub struct LoadArgs {
     #[arg(short, long, help_heading = "Output")]
     pub(super) quiet: bool,
 
-    /// Show the progress in a line instead of the live view, as in terminals below 60 columns or 16 rows
+    /// Show a progress line instead of the live view, as in terminals of less than 60 columns or 16 rows
     #[arg(long, help_heading = "Output")]
     pub(super) no_tui: bool,
 }
@@ -383,13 +384,13 @@ Placeholders in PATH, header values and bodies ({{ and }} for braces):
   {uniform:A:B}    random integer from A to B
   {zipf:N:S}       random integer from 1 to N, Zipf-distributed with exponent S
   {random:BYTES}   random letters and digits
-  {page_version}   in the body: mark of a new version of the page that is written; responses to GET
-                   of the same path are then checked for stale versions
+  {page_version}   in a body: marks a new version of the page that is written; responses to GET of
+                   the same path are then checked for stale versions
   {NAME}           value of --var, or of a scenario's variable ({NAME:url}, {NAME:json} encode it)
   {session}        number of the session, with --scenario
 
-Response time runs from the moment a user wants a request to the last byte of its response, with
-the time to connect.
+A response time runs from the moment a user wants a request to the last byte of its response,
+including the time to connect.
 
 Exit status:
   0         success

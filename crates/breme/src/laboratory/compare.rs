@@ -20,12 +20,11 @@ use self::selection::{SelectedRun, Selection};
 use super::stored_run::{self, Unjudged};
 use super::{experiment, output, report};
 
-/// Gate a later run against an earlier one: pass only if it is demonstrably not worse. With more runs, show their
-/// history
+/// Gate a later run against an earlier one: pass only if it is shown to be no worse. With more runs, show their history
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct CompareArgs {
-    /// Earlier and later run: their folders, or their names in `runs`. Of more than two, or with --baseline, the newest
+    /// Earlier and later run: their folders, or their names in `runs`; of more than two, or with --baseline, the newest
     /// is judged, and the others are its history
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
@@ -35,7 +34,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "RUN|branch:NAME")]
     baseline: Option<PathBuf>,
 
-    /// Gate this measure, in place of the experiment's gate; a margin of its own follows `within`: 'p99(user) within
+    /// Gate this measure, instead of the experiment's gate; a margin of its own follows `within`: 'p99(user) within
     /// 20%'; repeatable [default: the experiment's gate, or rate, mean and errors of each foreground workload]
     #[arg(long = "gate", value_name = "MEASURE")]
     gated: Vec<String>,
@@ -45,7 +44,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "PERCENT", value_parser = margin)]
     margin: Option<f64>,
 
-    /// Exit with status 0 instead of 4 if the data do not decide
+    /// Exit with status 0 instead of 4 if there is no verdict
     #[arg(long)]
     allow_undecided: bool,
 
@@ -67,7 +66,7 @@ const AFTER_HELP: &str = "Examples:
 
 Exit status:
   0  not worse in any gated measure
-  1  a run cannot be read, or the branch of the baseline has none
+  1  a run cannot be read, or the baseline's branch has no run
   2  wrong usage
   3  worse in at least one gated measure
   4  no verdict: undecided, no data, nothing in common, or too few blocks";

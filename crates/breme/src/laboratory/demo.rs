@@ -7,7 +7,7 @@ use super::run::{self, Storage};
 
 /// Compare two drivers of breme's own server, in half a minute
 #[derive(Debug, clap::Args)]
-#[command(after_help = "It runs the experiment that `breme init` writes on a machine without other web servers,
+#[command(after_help = "Runs the experiment that `breme init` writes on a machine without other web servers,
 with shorter trials.
 
 Exit status: as `breme run`.")]

@@ -13,7 +13,7 @@ use breme_subject::{find_program, listening_ports, serves_http};
 
 use super::output;
 
-/// Write an experiment file to begin with
+/// Write an experiment file to start from
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct InitArgs {

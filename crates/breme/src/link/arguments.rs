@@ -44,8 +44,8 @@ pub struct LinkArgs {
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = units::duration, help_heading = "Path")]
     delay: Duration,
 
-    /// Variation of the delay, drawn evenly between delay - jitter and delay + jitter for each segment; the order of
-    /// bytes is kept
+    /// Variation of the delay, uniform from delay - jitter to delay + jitter for each segment; the order of bytes is
+    /// kept
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = units::duration, help_heading = "Path")]
     jitter: Duration,
 
@@ -59,8 +59,8 @@ pub struct LinkArgs {
     #[arg(long, value_name = "RATE", value_parser = units::bandwidth, help_heading = "Path")]
     down: Option<u64>,
 
-    /// Subscriber whose line the path is; client: --up limits what clients send; server: --up limits what the server
-    /// sends
+    /// End of the path at which the subscriber is: with client, --up limits what clients send; with server, what the
+    /// server sends
     #[arg(long, value_name = "SIDE", default_value = "client", help_heading = "Path")]
     side: Side,
 

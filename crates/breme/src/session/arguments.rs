@@ -27,7 +27,7 @@ const EXAMPLES: &str = "Examples:
     --peer-cert n1.pem --peer-key n1.key --peer-ca ca.pem
 
 docs/SESSION.md describes the applications, what is promised, and what happens when something fails.
-SIGTERM gives the sessions to other nodes and shuts down gracefully.
+SIGTERM hands the sessions over to other nodes and shuts down gracefully.
 Exit status: 0 after a shutdown, 1 if the node cannot run, 2 for wrong flags.";
 
 const NODES_MAX: usize = 64;
@@ -57,7 +57,7 @@ pub struct SessionArgs {
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub threads: Option<usize>,
 
-    /// What keeps the sessions: embedded:DIR (a SQLite file in a folder of this machine, for this process only), or
+    /// Where sessions are stored: embedded:DIR (a SQLite file in a folder of this machine, for this process only), or
     /// nats://HOST:PORT,… (NATS JetStream, nats-server 2.15.2 or newer; tls:// for TLS)
     #[arg(long, value_name = "ENGINE", default_value = "embedded:sessions", value_parser = engine_choice)]
     pub engine: EngineChoice,
@@ -71,7 +71,7 @@ pub struct SessionArgs {
     #[arg(long, value_name = "FILE")]
     pub cookie_key_file: Option<PathBuf>,
 
-    /// Set cookies for TLS only, though this node speaks none: a proxy in front does
+    /// Mark cookies Secure although this node has no TLS, because a proxy in front of it has
     #[arg(long)]
     pub secure_cookies: bool,
 
@@ -79,8 +79,8 @@ pub struct SessionArgs {
     pub tls: TlsFlags,
 
     /// Run a whole cluster on this machine: nodes n1 to nN, and at --listen a director that sends each request to the
-    /// node that has its session. With nats://, each node is a process of its own, which is started again if it ends;
-    /// with embedded:DIR, all nodes are in this process
+    /// node that has its session. With nats://, each node is a separate process, which is restarted if it ends; with
+    /// embedded:DIR, all nodes are in this process
     #[arg(long, value_name = "N", value_parser = node_count, conflicts_with_all = ["peer_listen", "peer_address", "peer_secret_file", "peer_cert"], help_heading = CLUSTER)]
     pub nodes: Option<usize>,
 
@@ -101,29 +101,29 @@ pub struct SessionArgs {
     #[arg(long, value_name = "NAME", default_value = "sessions", value_parser = node_name, help_heading = CLUSTER)]
     cluster: NodeName,
 
-    /// NATS servers that keep each session: 1, 3 or 5
+    /// Number of NATS servers that store each session: 1, 3 or 5
     #[arg(long, value_name = "N", default_value = "3", value_parser = replicas, help_heading = CLUSTER)]
     replicas: usize,
 
-    /// Request for a session that another node owns: forward it to the owner, or pull the session over
+    /// What to do with a request for another node's session: forward it to the owner, or pull the session to this node
     #[arg(long, value_name = "HOW", default_value = "forward", help_heading = CLUSTER)]
     route: RouteChoice,
 
-    /// Time for which a session that another node wants is kept after its last request
+    /// Time after its last request for which a session stays on this node although another node wants it
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::duration, help_heading = CLUSTER)]
     release_delay: Duration,
 
-    /// How long a node may serve from memory without renewing its lease: a third of it is the interval of renewals;
-    /// the same for all nodes
+    /// How long a node may serve from memory without renewing its lease, which it does after a third of this time; the
+    /// same for all nodes
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = units::duration, help_heading = CLUSTER)]
     lease: Duration,
 
-    /// Address at which other nodes reach this one, HOST:PORT; port 0 picks a free port [default: with nats://,
-    /// 127.0.0.1:0; with embedded:DIR there are no other nodes]
+    /// Listen address for other nodes, HOST:PORT; port 0 picks a free port [default: with nats://, 127.0.0.1:0; with
+    /// embedded:DIR there are no other nodes]
     #[arg(long, value_name = "ADDR", help_heading = CLUSTER)]
     peer_listen: Option<String>,
 
-    /// Address that other nodes are given, HOST:PORT [default: that of --peer-listen]
+    /// Address at which other nodes reach this one, HOST:PORT [default: that of --peer-listen]
     #[arg(long, value_name = "ADDR", help_heading = CLUSTER)]
     pub peer_address: Option<String>,
 
@@ -131,8 +131,7 @@ pub struct SessionArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "peer_cert", help_heading = CLUSTER)]
     pub peer_secret_file: Option<PathBuf>,
 
-    /// Certificate chain of this node (PEM) for TLS between nodes, both of which show one; it names the host of
-    /// --peer-address
+    /// Certificate chain of this node (PEM) for mutual TLS between nodes; it names the host of --peer-address
     #[arg(long, value_name = "FILE", requires_all = ["peer_key", "peer_ca"], help_heading = CLUSTER)]
     pub peer_cert: Option<PathBuf>,
 
@@ -140,40 +139,40 @@ pub struct SessionArgs {
     #[arg(long, value_name = "FILE", requires = "peer_cert", help_heading = CLUSTER)]
     pub peer_key: Option<PathBuf>,
 
-    /// Certificate of the authority that signs the certificates of the nodes, and of nobody else
+    /// Certificate of the authority (PEM) that signs the nodes' certificates and no others
     #[arg(long, value_name = "FILE", requires = "peer_cert", help_heading = CLUSTER)]
     pub peer_ca: Option<PathBuf>,
 
-    /// When a response leaves: memory (before the change is stored; may lose acknowledged changes), quorum (when the
+    /// When a response is sent: memory (before the change is stored; may lose acknowledged changes), quorum (when the
     /// engine has stored it), quorum+fsync (and written it to disk; NATS: if its servers have sync_interval: always)
     #[arg(long, value_name = "LEVEL", default_value = "quorum+fsync", help_heading = SESSIONS)]
     durability: DurabilityChoice,
 
-    /// How a node makes sure that its memory holds the newest state: leased (clocks of all nodes run equally fast, to
-    /// 1 %), or confirmed (each read is a write; needs no clock); the same for all nodes
+    /// How a node makes sure that its memory holds the newest state: leased (assumes that the clocks of all nodes run
+    /// equally fast, to 1 %), or confirmed (each read is a write; assumes nothing); the same for all nodes
     #[arg(long, hide_short_help = true, value_name = "HOW", default_value = "leased", help_heading = SESSIONS)]
     reads: ReadsChoice,
 
-    /// A session that is not used for so long ends
+    /// Time without use after which a session expires
     #[arg(long, value_name = "TIME", default_value = "20m", value_parser = units::duration, help_heading = SESSIONS)]
     idle: Duration,
 
-    /// A session that is so old ends
+    /// Age at which a session expires
     #[arg(long, value_name = "TIME", default_value = "12h", value_parser = units::duration, help_heading = SESSIONS)]
     absolute: Duration,
 
-    /// Size limit of what a session holds, in bytes; past it 413; at most 1047552
+    /// Size limit of a session's contents, in bytes; past it 413; at most 1047552
     #[arg(long, value_name = "SIZE", default_value = "512KiB", value_parser = units::memory, help_heading = LIMITS)]
     max_session: usize,
 
-    /// Time limit for a request to get its session, and for its response to be stored; past it 503
+    /// Time limit for a request to get its session, and for its changes to be stored; past it 503
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration, help_heading = LIMITS)]
     wait: Duration,
 
     #[command(flatten)]
     limits: LimitFlags,
 
-    /// Time limit for giving sessions away and for open requests after SIGTERM; then they are aborted
+    /// Time limit after SIGTERM for handing sessions over and for open requests; then they are aborted
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::duration, help_heading = LIMITS)]
     drain_timeout: Duration,
 }

@@ -66,7 +66,7 @@ pub struct SiteArgs {
     #[arg(long, value_name = "VALUE", help_heading = "Files")]
     cache_control: Option<String>,
 
-    /// Follow symbolic links that stay inside DIR (those that lead out of it are never followed)
+    /// Follow symbolic links within DIR (links that lead out of it are never followed)
     #[arg(long, hide_short_help = true, help_heading = "Files")]
     pub follow_symlinks: bool,
 
@@ -74,7 +74,7 @@ pub struct SiteArgs {
     #[arg(long, hide_short_help = true, help_heading = "Files")]
     hidden: bool,
 
-    /// Do not serve precompressed files (.br, .zst, .gz) in place of the originals
+    /// Do not serve precompressed files (.br, .zst, .gz) instead of the originals
     #[arg(long, hide_short_help = true, help_heading = "Files")]
     no_precompressed: bool,
 
@@ -82,15 +82,15 @@ pub struct SiteArgs {
     #[arg(long, hide_short_help = true, value_name = "N", default_value = "128M", value_parser = units::size, help_heading = "Files")]
     cache_bytes: usize,
 
-    /// Number of cached file names
+    /// Maximum number of cached file names
     #[arg(long, hide_short_help = true, value_name = "N", default_value = "100k", value_parser = units::size, help_heading = "Files")]
     cache_entries: usize,
 
-    /// Largest file that is cached in memory, in bytes; larger ones are sent from disk
+    /// Size limit of a file cached in memory, in bytes; larger ones are sent from disk
     #[arg(long, hide_short_help = true, value_name = "N", default_value = "65536", value_parser = units::count, help_heading = "Files")]
     cache_file_bytes: u64,
 
-    /// Number of large files kept open
+    /// Maximum number of large files kept open
     #[arg(long, hide_short_help = true, value_name = "N", default_value = "512", value_parser = units::size, help_heading = "Files")]
     cache_open_files: usize,
 
@@ -102,7 +102,7 @@ pub struct SiteArgs {
     #[arg(long, help_heading = "Visitors")]
     pub visitors: bool,
 
-    /// Number of visitors remembered; the one not seen for the longest time is forgotten for a new one
+    /// Maximum number of visitors remembered; a new one replaces the one not seen for the longest time
     #[arg(long, hide_short_help = true, value_name = "N", default_value = "1M", value_parser = at_least_one, help_heading = "Visitors")]
     pub visitors_max: usize,
 

@@ -47,11 +47,11 @@ pub struct WatchArgs {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Print findings, a page or the intervals of a journal, also during the watch.
+    /// Print the findings, a page or the intervals of a journal; works during the watch, too.
     Report(ReportArgs),
 }
 
-/// Print findings, a page or the intervals of a journal, also during the watch
+/// Print the findings, a page or the intervals of a journal; works during the watch, too
 #[derive(Debug, clap::Args)]
 pub(super) struct ReportArgs {
     /// Folder of the journal
@@ -62,7 +62,7 @@ pub(super) struct ReportArgs {
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub(super) format: ExportFormat,
 
-    /// Time span of a row of csv and hlog
+    /// Time span of a row in csv and hlog
     #[arg(long, value_name = "SPAN", default_value = "interval")]
     pub(super) per: RowSpan,
 

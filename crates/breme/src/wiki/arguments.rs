@@ -33,7 +33,7 @@ const ACCESS: &str = "Access";
 const LIMITS: &str = "Limits";
 const LABORATORY: &str = "Laboratory";
 
-/// Run a wiki: Markdown pages with history and search, over SQLite or PostgreSQL, made to be cached.
+/// Run a wiki of Markdown pages with history and search, on SQLite or PostgreSQL, designed for caches.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct WikiArgs {
@@ -80,7 +80,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "TEXT", default_value = "Wiki")]
     pub title: String,
 
-    /// URL under which users reach the wiki, for feeds, cookies and checks of origins; with https, cookies are Secure
+    /// URL at which users reach the wiki, for feeds, cookies and origin checks; with https, cookies are Secure
     /// [default: http:// and the Host of each request]
     #[arg(long, value_name = "URL")]
     pub public_url: Option<String>,
@@ -146,11 +146,11 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", default_value = "600", value_parser = breme_command::server::whole::<u32>, help_heading = LIMITS)]
     pub write_rate: u32,
 
-    /// Create the pages 1 to N with random text, unless the wiki has pages; for laboratories
+    /// Create the pages 1 to N with random text, unless the wiki has pages; for measurements
     #[arg(long, value_name = "N", help_heading = LABORATORY)]
     pub lab_pages: Option<u64>,
 
-    /// Size of the text of each page of --lab-pages, in bytes, or evenly from MIN..MAX
+    /// Size of the text of each page of --lab-pages, in bytes, or uniform from MIN..MAX
     #[arg(long, value_name = "SIZE", default_value = "5000", requires = "lab_pages", help_heading = LABORATORY)]
     pub lab_page_bytes: PageBytes,
 
@@ -190,7 +190,7 @@ impl From<ScopeChoice> for Scope {
     }
 }
 
-/// Upkeep of a wiki, also while it runs.
+/// Maintenance of a wiki, also while it runs.
 #[derive(Debug, Subcommand)]
 pub enum UpkeepAction {
     /// Copy the whole SQLite database to a new file, also while the wiki runs.

@@ -66,8 +66,8 @@ pub struct ConnectionFlags {
     #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "10s", value_parser = units::duration, help_heading = "Limits")]
     handshake_timeout: Duration,
 
-    /// Connections per thread with the drivers uring and events [default: 16384, or what the file descriptor limit
-    /// allows]
+    /// Maximum number of connections per thread with the drivers uring and events [default: 16384, or what the file
+    /// descriptor limit allows]
     #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = "Limits")]
     max_connections: Option<usize>,
 
@@ -79,15 +79,15 @@ pub struct ConnectionFlags {
     #[arg(long, hide_short_help = true, value_name = "N", default_value = "8192", value_parser = at_least_one, help_heading = "Limits")]
     max_target: usize,
 
-    /// Headers per request; more get 431
+    /// Maximum number of headers in a request; more get 431
     #[arg(long, hide_short_help = true, value_name = "N", default_value = "100", value_parser = field_count, help_heading = "Limits")]
     max_fields: usize,
 
-    /// Requests per connection; then it is closed [default: unlimited]
+    /// Maximum number of requests on a connection; then it is closed [default: unlimited]
     #[arg(long, hide_short_help = true, value_name = "N", value_parser = units::count, help_heading = "Limits")]
     max_requests: Option<u64>,
 
-    /// Pipelined requests handled before other connections get their turn
+    /// Maximum number of pipelined requests handled before other connections get their turn
     #[arg(long, hide_short_help = true, value_name = "N", default_value = "256", value_parser = at_least_one, help_heading = "Limits")]
     max_pipeline: usize,
 
@@ -104,7 +104,7 @@ pub struct ConnectionFlags {
     #[arg(long, value_name = "TIME", default_value = "75s", value_parser = units::duration, help_heading = "Limits")]
     idle_timeout: Duration,
 
-    /// Time without progress after which a connection is closed whose peer does not read what it is sent
+    /// Time after which a connection is closed if its peer reads nothing of what is sent
     #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "60s", value_parser = units::duration, help_heading = "Limits")]
     send_timeout: Duration,
 

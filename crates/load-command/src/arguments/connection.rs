@@ -14,15 +14,16 @@ pub struct ConnectionFlags {
     #[arg(short = 'x', long, value_name = "URL")]
     pub(in super::super) proxy: Option<String>,
 
-    /// Address to connect to for a host, in place of its own; HOST may be * for any; repeatable
+    /// Address to connect to for a host, instead of a DNS lookup; HOST may be * (any host); repeatable
     #[arg(long = "resolve", value_name = "HOST:PORT:ADDRESS", value_parser = Resolve::parse)]
     resolve: Vec<Resolve>,
 
-    /// Host and port to connect to in place of others; empty parts are any, or unchanged (::backend:8080); repeatable
+    /// Host and port to connect to (HOST2:PORT2) instead of HOST1:PORT1; empty parts match any, or remain unchanged
+    /// (::backend:8080); repeatable
     #[arg(long = "connect-to", value_name = "HOST1:PORT1:HOST2:PORT2", value_parser = ConnectTo::parse)]
     connect_to: Vec<ConnectTo>,
 
-    /// Unix socket to connect to, whatever the host of the URL is
+    /// Unix socket to connect to, whatever the URL's host
     #[arg(long, value_name = "PATH", conflicts_with_all = ["proxy", "resolve", "connect_to", "ipv4", "ipv6"])]
     unix_socket: Option<PathBuf>,
 

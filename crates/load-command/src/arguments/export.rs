@@ -17,7 +17,7 @@ pub struct ExportFlags {
     #[command(flatten)]
     admin: AdminFlag,
 
-    /// URL of a Prometheus remote write receiver, which gets the metrics each second and at the end
+    /// URL of a Prometheus remote write receiver; the metrics are sent to it every second and at the end
     #[cfg(target_os = "linux")]
     #[arg(long, value_name = "URL")]
     remote_write: Option<String>,
