@@ -54,7 +54,7 @@ pub fn run(args: &ImportArgs) -> ExitCode {
 
 fn import(args: &ImportArgs) -> Result<(), Failure> {
     let named = |problem: String| Failure::run(format!("{}: {problem}", args.file.display()));
-    let text = read(&args.file).map_err(|error| named(error.to_string()))?;
+    let text = read(&args.file).map_err(|error| named(format!("cannot be read: {error}")))?;
     let recording = match args.format {
         RecordingFormat::Har => read_har(&text),
         RecordingFormat::Curl => read_curl(&text),
@@ -81,7 +81,8 @@ fn read(path: &Path) -> io::Result<String> {
 
 fn write(path: Option<&Path>, text: &str) -> Result<(), Failure> {
     match path {
-        Some(path) => std::fs::write(path, text).map_err(|error| Failure::run(format!("{}: {error}", path.display()))),
+        Some(path) => std::fs::write(path, text)
+            .map_err(|error| Failure::run(format!("{}: cannot be written: {error}", path.display()))),
         None => match io::stdout().write_all(text.as_bytes()) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                 Err(Failure::run(format!("standard output cannot be written: {error}")))

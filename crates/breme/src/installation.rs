@@ -94,7 +94,7 @@ pub fn completions(args: &CompletionsArgs, mut program: Command) -> ExitCode {
 pub fn man(args: &ManArgs, program: Command) -> ExitCode {
     let folder = &args.folder;
     let written = std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(program, folder));
-    let failed = |error| Failure::run(format!("{}: {error}", folder.display()));
+    let failed = |error| Failure::run(format!("{}: cannot be written: {error}", folder.display()));
     exit("man", written.map(|()| ExitCode::SUCCESS).map_err(failed))
 }
 

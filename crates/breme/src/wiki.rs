@@ -120,7 +120,7 @@ async fn watch(database: Arc<dyn Database>, wiki: Arc<Wiki>, readiness: Readines
         readiness.set_lack(lack);
         // A failure is reported above, or at the next request.
         if !is_lost && wiki.look_for_accounts().await.unwrap_or(false) && wiki.is_for_members() {
-            eprintln!("breme wiki: there are accounts now: only they and API tokens may change pages");
+            eprintln!("breme wiki: accounts exist now: only accounts and API tokens may change pages");
         }
         tokio::time::sleep(WATCH_EVERY).await;
     }

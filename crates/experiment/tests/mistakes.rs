@@ -559,7 +559,7 @@ fn mistakes_of_commands() -> Vec<(String, &'static str)> {
             file("-n", "mean = { pattern = '(x)', unit = \"kB\" }", ""),
             "line 5, column 34: \"kB\" is not a unit of `mean`; write for example \"ms\"",
         ),
-        (file("-n", rate, "request = \"/\"\n"), "line 4, column 1: `request` is not for a command; put it among"),
+        (file("-n", rate, "request = \"/\"\n"), "line 4, column 1: `request` is not for a command; write it as one of"),
         (file("-n", rate, "background = true\n"), "line 4, column 14: a command ends by itself"),
         (file("${rate}", rate, ""), "line 2, column 11: workload `ab` uses ${rate}, but has no rate; add rate = 1000"),
         (file("-n", rate, "rate = \"half of a\"\n"), "line 4, column 8: \"half of a\" is not a rate; write a number"),

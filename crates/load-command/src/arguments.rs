@@ -582,7 +582,7 @@ impl LoadArgs {
                 Err(Failure::usage(format!("-q hides the progress, and has no value; to set the rate: -R {number}")))
             }
             ([_, _, ..], _) if self.scenario.is_none() => Err(Failure::usage(
-                "several URLs are the hosts of a --scenario; to request several URLs in turn, write them into a file of --targets",
+                "several URLs are the hosts of a --scenario; to request several URLs in turn, write them to a file for --targets",
             )),
             ([_, ..], _) => Ok(self.urls.iter().map(|url| Target::url(url)).collect()),
             ([], Some(path)) => {

@@ -48,10 +48,11 @@ pub(super) fn init(args: &InitArgs) -> Result<u8, Failure> {
     let mut file = OpenOptions::new().write(true).create_new(true).open(&args.file).map_err(|error| {
         Failure::run(match error.kind() {
             ErrorKind::AlreadyExists => format!("{name} exists; give another name, `breme init FILE`"),
-            _ => format!("{name}: {error}"),
+            _ => format!("{name}: cannot be written: {error}"),
         })
     })?;
-    file.write_all(found.experiment().as_bytes()).map_err(|error| Failure::run(format!("{name}: {error}")))?;
+    let written = file.write_all(found.experiment().as_bytes());
+    written.map_err(|error| Failure::run(format!("{name}: cannot be written: {error}")))?;
     output::print(&format!(
         "found   {}\nwrote   {name}: {}\nnext    breme run --quick {name}\n",
         found.in_words(),

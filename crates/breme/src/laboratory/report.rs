@@ -64,7 +64,7 @@ pub(super) fn report(args: &ReportArgs) -> Result<u8, Failure> {
     write_page(&breme_report::html(&run), &journal::report_path(&judged.run.folder))?;
     match &args.output {
         Some(path) => {
-            let failed = |error| Failure::run(format!("{}: {error}", path.display()));
+            let failed = |error| Failure::run(format!("{}: cannot be written: {error}", path.display()));
             let mut file = BufWriter::new(File::create(path).map_err(failed)?);
             write(&run, &judged.checks(false), args.format, &mut file).and_then(|()| file.flush()).map_err(failed)?;
         }
@@ -77,7 +77,7 @@ pub(super) fn report(args: &ReportArgs) -> Result<u8, Failure> {
 pub(super) fn write_page(page: &str, path: &Path) -> Result<(), Failure> {
     let unfinished = path.with_extension("html.unfinished");
     let written = fs::write(&unfinished, page).and_then(|()| fs::rename(&unfinished, path));
-    written.map_err(|error| Failure::run(format!("{}: {error}", path.display())))
+    written.map_err(|error| Failure::run(format!("{}: cannot be written: {error}", path.display())))
 }
 
 pub(super) fn write(run: &Run<'_>, checks: &Checks, format: ReportFormat, out: &mut impl Write) -> io::Result<()> {

@@ -126,5 +126,5 @@ fn search_name(search: &SearchOutcome) -> String {
 }
 
 fn fault(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::run(format!("{}: {error}", path.display()))
+    Failure::run(format!("{}: cannot be read: {error}", path.display()))
 }

@@ -95,7 +95,8 @@ pub(super) fn versus(args: &VersusArgs) -> Result<u8, Failure> {
         .collect::<Result<Vec<_>, _>>()?;
     let text = experiment::text(&contenders, &load, &args.variations, &folder);
     if let Some(path) = &args.save {
-        fs::write(path, &text).map_err(|error| Failure::run(format!("{}: {error}", path.display())))?;
+        fs::write(path, &text)
+            .map_err(|error| Failure::run(format!("{}: cannot be written: {error}", path.display())))?;
     }
     let code = run::run_text(&args.storage, &text, "versus", &folder)?;
     // It is a question, not a claim: "practically equal" is a valid result.

@@ -167,7 +167,7 @@ async fn report(name: String, mut events: broadcast::Receiver<Event>) {
         match event {
             Event::Joined(life) => eprintln!("breme session: {name} joined the cluster, life {}", life.number),
             Event::Fenced(life) => eprintln!(
-                "breme session: {name}: another node ended life {}, as its lease was not renewed in time; joining again",
+                "breme session: {name}: another node ended life {}, because its lease was not renewed in time; rejoining",
                 life.number
             ),
             Event::FencedPeer(owner) => {

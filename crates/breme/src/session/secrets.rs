@@ -87,7 +87,7 @@ fn peers_with_secret(args: &SessionArgs) -> Result<Peers, Failure> {
         (None, EngineChoice::Embedded(_)) => random_secret()?.into_bytes(),
         (None, EngineChoice::Nats(_)) => {
             return Err(Failure::usage(format!(
-                "the nodes have nothing to know each other by: add --peer-cert, --peer-key and --peer-ca, or, if all nodes are on this machine, --peer-secret-file with at least {SECRET_MIN} bytes"
+                "the nodes cannot authenticate each other: add --peer-cert, --peer-key and --peer-ca, or, if all nodes are on this machine, --peer-secret-file with at least {SECRET_MIN} bytes"
             )));
         }
     };

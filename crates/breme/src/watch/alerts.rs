@@ -26,7 +26,7 @@ impl Alerts {
     pub(super) fn start(webhook: Option<Receiver>, file: Option<String>) -> Result<Self, Failure> {
         // Report an unwritable file at the start, not with the first alert.
         if let Some(file) = &file {
-            append(file, "").map_err(|error| Failure::run(format!("alert.file {file}: {error}")))?;
+            append(file, "").map_err(|error| Failure::run(format!("alert.file {file}: cannot be written: {error}")))?;
         }
         let deliver = move |alerts: &mpsc::Receiver<Value>, is_ending: &AtomicBool| {
             send_all(alerts, webhook.as_ref(), file.as_deref(), is_ending);

@@ -32,7 +32,7 @@ impl LoadedJournal {
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
         let folder = JournalFolder::open_read(path)?;
         let info = folder.info()?;
-        let failed = |error| Failure::run(format!("{}: {error}", path.display()));
+        let failed = |error| Failure::run(format!("{}: cannot be read: {error}", path.display()));
         let history = History::read(&folder).map_err(failed)?;
         let zone = text::zone(Some(&info.time_zone)).map_err(Failure::usage)?;
         Ok(Self { folder, info, history, zone })
@@ -63,7 +63,7 @@ pub(super) fn report(args: &ReportArgs) -> Result<(), Failure> {
             }
         }
         Some(path) => {
-            let failed = |error| Failure::run(format!("{}: {error}", path.display()));
+            let failed = |error| Failure::run(format!("{}: cannot be written: {error}", path.display()));
             let mut file = BufWriter::new(File::create(path).map_err(failed)?);
             write_to(&mut file).and_then(|()| file.flush()).map_err(failed)
         }

@@ -43,7 +43,7 @@ impl JournalFolder {
 
     /// Opens it for its only writer.
     pub(super) fn open_write(path: &Path) -> Result<Self, Failure> {
-        let failed = |error: io::Error| Failure::run(format!("{}: {error}", path.display()));
+        let failed = |error: io::Error| Failure::run(format!("{}: cannot be written: {error}", path.display()));
         fs::create_dir_all(path).map_err(failed)?;
         let lock = OpenOptions::new().create(true).append(true).open(path.join(LOCK)).map_err(failed)?;
         match lock.try_lock() {
@@ -60,8 +60,10 @@ impl JournalFolder {
     pub(super) fn info(&self) -> Result<JournalInfo, Failure> {
         let path = self.path.join(INFO_FILE);
         let failed = |problem: String| Failure::run(format!("{}: {problem}", path.display()));
-        let bytes = breme_sys::read_bounded(&path, INFO_BYTES_MAX).map_err(|error| failed(error.to_string()))?;
-        let info: JournalInfo = serde_json::from_slice(&bytes).map_err(|error| failed(error.to_string()))?;
+        let bytes = breme_sys::read_bounded(&path, INFO_BYTES_MAX)
+            .map_err(|error| failed(format!("cannot be read: {error}")))?;
+        let info: JournalInfo =
+            serde_json::from_slice(&bytes).map_err(|error| failed(format!("is damaged: {error}")))?;
         if info.version > VERSION {
             return Err(failed(format!(
                 "the journal has version {}, this breme supports {VERSION}; use a newer breme",
@@ -90,8 +92,9 @@ impl JournalFolder {
             within_ms: u64::try_from(file.objective.within.as_millis()).unwrap_or(u64::MAX),
             targets,
         };
+        let path = self.path.join(INFO_FILE);
         self.write_info(&info)
-            .map_err(|error| Failure::run(format!("{}: {error}", self.path.join(INFO_FILE).display())))?;
+            .map_err(|error| Failure::run(format!("{}: cannot be written: {error}", path.display())))?;
         Ok(info)
     }
 

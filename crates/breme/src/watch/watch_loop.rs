@@ -41,7 +41,7 @@ pub(super) fn watch(args: &WatchArgs, path: &Path) -> Result<ExitCode, Failure> 
     let probers = probers(&file, &folder)?;
     let interval_ms = u64::try_from(file.interval.as_millis()).unwrap_or(u64::MAX);
     let journal = Journal::open(folder, file.retention, interval_ms)
-        .map_err(|error| Failure::run(format!("{}: {error}", folder_path.display())))?;
+        .map_err(|error| Failure::run(format!("the journal {} cannot be opened: {error}", folder_path.display())))?;
     let status = Status::new(file.targets.iter().map(|target| target.name.clone()));
     let stop = Arc::new(Cancellation::default());
     let stopped = catch_signals(Arc::clone(&stop))?;
@@ -76,8 +76,9 @@ pub(super) fn watch(args: &WatchArgs, path: &Path) -> Result<ExitCode, Failure> 
 
 fn read(path: &Path) -> Result<File, Failure> {
     let failed = |problem: String| Failure::usage(format!("{}: {problem}", path.display()));
-    let bytes = breme_sys::read_bounded(path, WATCH_FILE_BYTES_MAX).map_err(|error| failed(error.to_string()))?;
-    let text = String::from_utf8(bytes).map_err(|_| failed(String::from("it is not UTF-8")))?;
+    let bytes = breme_sys::read_bounded(path, WATCH_FILE_BYTES_MAX)
+        .map_err(|error| failed(format!("cannot be read: {error}")))?;
+    let text = String::from_utf8(bytes).map_err(|_| failed(String::from("it is not UTF-8, as TOML must be")))?;
     File::parse(&text, check).map_err(|problems| failed(format!("\n{problems}")))
 }
 

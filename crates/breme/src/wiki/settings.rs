@@ -14,9 +14,9 @@ const TOKEN_BYTES_MAX: u64 = 4096;
 pub(super) fn settings(args: &ServeArgs, places: &[ListenPlace], has_accounts: bool) -> Result<Settings, Failure> {
     let defaults = Settings::default();
     let cache_control = match &args.cache_control {
-        Some(text) => {
-            text.parse().map_err(|_| Failure::usage(format!("--cache-control {text:?}: it cannot be a header")))?
-        }
+        Some(text) => text.parse().map_err(|_| {
+            Failure::usage(format!("--cache-control {text:?}: not valid in a header; write printable ASCII"))
+        })?,
         None if !args.edge.is_empty() => http::HeaderValue::from_static(PURGED),
         None => defaults.cache_control,
     };

@@ -72,14 +72,18 @@ async fn user(action: &UserAction) -> Result<(), Failure> {
             let (name, database) = (name(text)?, open_for_values(&database.database).await.map_err(Failure::run)?);
             let (password, is_new) = password(*password_stdin)?;
             if !accounts::set_password(&*database, &name, &password).await.map_err(account_failure)? {
-                return Err(Failure::run(format!("there is no account {name}")));
+                return Err(Failure::run(format!(
+                    "there is no account {name}; `breme wiki user list` lists the accounts"
+                )));
             }
             show(&format!("set the password of {name}"), &password, is_new);
         }
         UserAction::Remove { name: text, database } => {
             let (name, database) = (name(text)?, open_for_values(&database.database).await.map_err(Failure::run)?);
             if !accounts::remove_user(&*database, &name).await.map_err(Failure::run)? {
-                return Err(Failure::run(format!("there is no account {name}")));
+                return Err(Failure::run(format!(
+                    "there is no account {name}; `breme wiki user list` lists the accounts"
+                )));
             }
             println!("removed the account {name}");
         }
@@ -103,7 +107,11 @@ async fn token(action: &TokenAction) -> Result<(), Failure> {
         TokenAction::Remove { label, database } => {
             let (label, database) = (name(label)?, open_for_values(&database.database).await.map_err(Failure::run)?);
             match accounts::remove_tokens(&*database, &label).await.map_err(Failure::run)? {
-                0 => return Err(Failure::run(format!("there is no token {label}"))),
+                0 => {
+                    return Err(Failure::run(format!(
+                        "there is no token {label}; `breme wiki token list` lists the tokens"
+                    )));
+                }
                 count => println!("removed {count} tokens"),
             }
         }

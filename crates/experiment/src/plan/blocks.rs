@@ -24,7 +24,7 @@ pub struct Blocks {
 /// Why a run cannot be extended.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ExtensionError {
-    #[error("--blocks is the new total, and the run has {begun} already")]
+    #[error("--blocks is the new total, but the run already has {begun}; give a larger number")]
     NotMore { begun: u32 },
     #[error(
         "--blocks {blocks}: a run that was planned with at most {most} can be extended to {limit}; start a new run"

@@ -103,7 +103,7 @@ impl Resolver<'_, '_> {
             self.collector.note(&process.span, problem);
         }
         if let Some(process) = file.process.as_ref().filter(|process| process.value.trim().is_empty()) {
-            let problem = "these words are in every command line; write some of the process's own, as \"--name n2\"";
+            let problem = "`process` is empty; write words of the command line of the process, such as \"--name n2\"";
             self.collector.note(&process.span, problem);
         }
         let process = file.process.map(|process| process.value);

@@ -92,7 +92,7 @@ impl Resolver<'_, '_> {
         let Value::Table(table) = value else { return };
         let is_known = |key: &str| OF_COMMAND.contains(&key) || IN_COMMON.contains(&key);
         for entry in table.entries.iter().filter(|entry| !is_known(&entry.key)) {
-            let problem = format!("`{}` is not for a command; put it among the command's arguments", entry.key);
+            let problem = format!("`{}` is not for a command; write it as one of the command's arguments", entry.key);
             self.collector.note(&entry.key_span, problem);
         }
     }

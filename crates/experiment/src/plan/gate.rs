@@ -74,7 +74,7 @@ impl Gate {
 pub enum GateError {
     #[error("{}", .0.problem)]
     Expression(#[source] ExpressionError),
-    #[error("the gate looks at all levels; omit the levels in brackets")]
+    #[error("the gate judges a measure at all levels; omit the levels in brackets")]
     Levels,
     #[error("`{0}` has no direction that is better; gate a rate, a time, errors, cpu or memory")]
     NoDirection(String),

@@ -48,7 +48,7 @@ impl Director {
             tokio::select! {
                 () = is_true(is_ending.clone()) => break,
                 how = self.program.wait() => {
-                    eprintln!("breme session: the director ended ({how}); starting it again");
+                    eprintln!("breme session: the director ended ({how}); restarting it");
                 }
             }
             sleep(RESTART_PAUSE).await;

@@ -114,7 +114,7 @@ fn secrets(args: &SessionArgs) -> Result<String, Failure> {
         cookie_keys(args)?;
         return Ok(secrets_line(&peers, None));
     }
-    eprintln!("breme session: cookies are signed with a key of this start only; --cookie-key-file FILE keeps sessions");
+    eprintln!("breme session: cookies are signed with a temporary key; to keep sessions, use --cookie-key-file FILE");
     Ok(secrets_line(&peers, Some(&random_secret()?)))
 }
 
@@ -129,7 +129,7 @@ impl<'a> Family<'a> {
         program.write(&ended).await;
         let Some(printed) = program.printed(1).await else { return Err(fault(&program.wait().await)) };
         let (Some(nonce), Some(place)) = (printed.nonce, printed.places.first().cloned()) else {
-            return Err(fault("it says nothing of its process"));
+            return Err(fault("it did not print its identifier and its address"));
         };
         self.counts.running.fetch_add(1, Ordering::Relaxed);
         Ok(Member { family: self, name, place, program, nonce, admin: printed.admin, exits })
@@ -171,7 +171,7 @@ impl Member<'_> {
                 () = is_true(is_ending.clone()) => return self.end().await,
             };
             self.family.note_end(self.name, self.nonce);
-            eprintln!("breme session: node {} ended ({how}); starting it again", self.name);
+            eprintln!("breme session: node {} ended ({how}); restarting it", self.name);
             tokio::select! {
                 member = self.start_again() => self = member,
                 () = is_true(is_ending.clone()) => return,
@@ -188,7 +188,7 @@ impl Member<'_> {
                     eprintln!("breme session: node {} is process {process} now", self.name);
                     return member;
                 }
-                Err(failure) => eprintln!("breme session: {}; trying again in {pause:?}", failure.message),
+                Err(failure) => eprintln!("breme session: {}; retrying in {pause:?}", failure.message),
             }
             sleep(pause).await;
             pause = (2 * pause).min(RESTART_PAUSE_MAX);
@@ -199,7 +199,7 @@ impl Member<'_> {
         self.program.close_input();
         // It has its own time limits for requests, and for handing sessions over.
         if timeout(2 * self.family.args.drain_timeout() + END_TIME, self.program.wait()).await.is_err() {
-            eprintln!("breme session: node {} did not end, and is killed", self.name);
+            eprintln!("breme session: node {} did not end; killing it", self.name);
         }
     }
 }
