@@ -10,15 +10,18 @@ use std::time::Duration;
 
 use breme_driver::{DriverKind, DriverSettings};
 use breme_node::{Close, CloseReason, ConnectTicket, Endpoint};
-use common::{Context, Event, PATIENCE, connect, drain, event_channel, kinds, pattern, read_all, run, serve, settings};
+use common::{
+    Context, Event, PATIENCE, connect, drain, event_channel, kinds, pattern, read_all, report_closes, run, serve,
+    settings,
+};
 
 const ANSWER: &[u8] = b"too large";
 
 /// Responds to the first bytes and closes, like a server that rejects an upload.
-fn refuse(context: &mut Context<'_>, event: &Event<'_>) -> usize {
+fn refuse(context: &mut Context<'_>, event: Event<'_>) -> usize {
     let Event::Received(id, received) = event else { return 0 };
-    context.actions.send(*id).extend_from_slice(ANSWER);
-    context.actions.close(*id, Close::Graceful);
+    context.actions.send(id).extend_from_slice(ANSWER);
+    context.actions.close(id, Close::Graceful);
     received.bytes.len()
 }
 
@@ -28,15 +31,7 @@ fn refusing(
     settings: &DriverSettings,
 ) -> (impl FnOnce() + use<>, std::net::SocketAddr, common::EventReceiver<CloseReason>) {
     let (say, reports) = event_channel();
-    let (running, address) = serve(kind, settings, || {
-        let say = say.clone();
-        move |context, event| {
-            if let Event::Closed(_, reason) = event {
-                say.send(reason).unwrap();
-            }
-            refuse(context, &event)
-        }
-    });
+    let (running, address) = serve(kind, settings, || report_closes(say.clone(), refuse));
     (move || drain(running), address, reports)
 }
 
@@ -86,15 +81,14 @@ fn ended_peer_needs_no_lingering() {
         let (say, reports) = event_channel();
         let patient = DriverSettings { closing_timeout: 2 * PATIENCE, ..settings(1) };
         let (running, address) = serve(kind, &patient, || {
-            let say = say.clone();
-            move |context, event| {
-                match event {
-                    Event::Received(id, received) if received.ended => context.actions.close(id, Close::Graceful),
-                    Event::Closed(_, reason) => say.send(reason).unwrap(),
-                    _ => {}
+            report_closes(say.clone(), |context, event| {
+                if let Event::Received(id, received) = event
+                    && received.ended
+                {
+                    context.actions.close(id, Close::Graceful);
                 }
                 0
-            }
+            })
         });
         let client = connect(address);
         client.shutdown(Shutdown::Write).unwrap();

@@ -14,7 +14,8 @@ use std::time::Duration;
 use breme_driver::{Clock, DriverKind, DriverSettings, Listener, StartError, start};
 use breme_node::{CloseReason, ConnectError, ConnectTicket, Endpoint, ShardId};
 use common::{
-    Event, PATIENCE, Scripted, connect, drain, echo, event_channel, kinds, nobody, read_all, run, serve, settings,
+    Event, PATIENCE, Scripted, connect, drain, echo, event_channel, kinds, nobody, read_all, report_closes, run, serve,
+    settings,
 };
 
 /// Sends and returns the echo.
@@ -71,9 +72,8 @@ fn drain_serves_backlog_and_refuses_new() {
         let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0)), &settings(1)).unwrap();
         let address = listener.address().tcp().unwrap();
         let mut early: Vec<TcpStream> = (0..20).map(|_| connect(address)).collect();
-        let started =
+        let running =
             start(kind, vec![listener], &settings(1), Clock::start(), |shard| Scripted::new(shard, echo)).unwrap();
-        let running = started;
         running.stopper().drain();
         for client in &mut early {
             assert_eq!(exchange(client, b"in time"), b"in time", "{kind}");
@@ -151,15 +151,7 @@ fn stop_timeout_and_abort_drop_connections() {
         for is_abort in [false, true] {
             let (say, reports) = event_channel();
             let hasty = DriverSettings { stopping_timeout: Duration::from_millis(10), ..settings(1) };
-            let (running, address) = serve(kind, &hasty, || {
-                let say = say.clone();
-                move |context, event| {
-                    if let Event::Closed(_, reason) = event {
-                        say.send(reason).unwrap();
-                    }
-                    echo(context, event)
-                }
-            });
+            let (running, address) = serve(kind, &hasty, || report_closes(say.clone(), echo));
             let mut client = connect(address);
             assert_eq!(exchange(&mut client, b"before"), b"before");
             let stopper = running.stopper();

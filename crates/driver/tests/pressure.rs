@@ -14,8 +14,8 @@ use breme_driver::{DriverKind, DriverSettings};
 use breme_node::{Close, CloseReason, ConnectionId, ShardId};
 use bytes::Bytes;
 use common::{
-    Context, Event, Laboratory, connect, drain, echo, event_channel, kinds, pattern, read_all, serve, serve_secured,
-    settings,
+    Context, Event, Laboratory, connect, drain, echo, event_channel, kinds, pattern, read_all, report_closes, serve,
+    serve_secured, settings,
 };
 
 /// Echoes, and closes its clients under pressure if it `may`.
@@ -138,20 +138,15 @@ fn peer_without_reading_is_evicted() {
             let (say, reports) = event_channel();
             let places = DriverSettings { connections_max: 1, send_timeout: Duration::from_secs(3_600), ..endless(1) };
             let (running, address) = serve(kind, &places, || {
-                let say = say.clone();
-                move |context, event| {
-                    match event {
-                        Event::Accepted(id) => {
-                            context.actions.send_shared(id, Bytes::from(vec![b'x'; 64 << 20]));
-                            if is_closed {
-                                context.actions.close(id, Close::Graceful);
-                            }
+                report_closes(say.clone(), move |context, event| {
+                    if let Event::Accepted(id) = event {
+                        context.actions.send_shared(id, Bytes::from(vec![b'x'; 64 << 20]));
+                        if is_closed {
+                            context.actions.close(id, Close::Graceful);
                         }
-                        Event::Closed(_, reason) => say.send(reason).unwrap(),
-                        _ => {}
                     }
                     0
-                }
+                })
             });
             let mut slow = connect(address);
             slow.read_exact(&mut [0]).unwrap();

@@ -7,7 +7,7 @@ use std::net::Shutdown;
 
 use breme_driver::DriverSettings;
 use breme_node::{Close, CloseReason};
-use common::{Event, connect, drain, event_channel, kinds, pattern, read_all, serve, settings};
+use common::{Event, connect, drain, event_channel, kinds, pattern, read_all, report_closes, serve, settings};
 
 #[test]
 fn lends_single_bytes_until_line_is_complete() {
@@ -55,16 +55,15 @@ fn peer_end_is_reported_once_with_retained_bytes() {
                 calls += 1;
                 context.actions.resume(id);
                 match calls {
-                    1 => 0, // not yet: the end comes again on Resume
+                    1 => 0, // not yet: the end is reported again after `resume`
                     2 => 3, // a part
-                    3 => received.bytes.len(),
+                    3 => {
+                        context.actions.send(id).extend_from_slice(b"bye");
+                        context.actions.close(id, Close::Graceful);
+                        received.bytes.len()
+                    }
                     _ => unreachable!("nothing was left to lend"),
-                };
-                if calls == 3 {
-                    context.actions.send(id).extend_from_slice(b"bye");
-                    context.actions.close(id, Close::Graceful);
                 }
-                [0, 3, received.bytes.len()][calls - 1]
             }
         });
         let mut client = connect(address);
@@ -168,12 +167,9 @@ fn paused_connection_is_not_lent() {
         assert_eq!(reports.next(), b"abcd", "{kind}");
         running.waker().wake(breme_node::ShardId(0), 0).unwrap();
         assert!(read_all(&mut client).is_empty());
-        let mut lent = Vec::new();
         drain(running);
         drop(say);
-        for bytes in reports.rest() {
-            lent.push(String::from_utf8(bytes).unwrap());
-        }
+        let lent: Vec<String> = reports.rest().into_iter().map(|bytes| String::from_utf8(bytes).unwrap()).collect();
         // Retained bytes come first again; then the rest, in any pieces.
         assert_eq!(lent[0], "cd", "{kind}");
         assert_eq!(lent.concat(), "cdefgh", "{kind}");
@@ -214,21 +210,14 @@ fn reset_is_reported_while_paused() {
         for is_pausing in [false, true] {
             let (say, reports) = event_channel();
             let (running, address) = serve(kind, &settings(1), || {
-                let say = say.clone();
-                move |context, event| {
-                    match event {
-                        Event::Received(id, received) => {
-                            if is_pausing {
-                                context.actions.pause(id);
-                            }
-                            context.actions.send(id).extend_from_slice(b"!");
-                            return received.bytes.len();
-                        }
-                        Event::Closed(_, reason) => say.send(reason).unwrap(),
-                        _ => {}
+                report_closes(say.clone(), move |context, event| {
+                    let Event::Received(id, received) = event else { return 0 };
+                    if is_pausing {
+                        context.actions.pause(id);
                     }
-                    0
-                }
+                    context.actions.send(id).extend_from_slice(b"!");
+                    received.bytes.len()
+                })
             });
             let mut client = connect(address);
             client.write_all(b"?").unwrap();

@@ -10,7 +10,7 @@ use breme_base::Random;
 use breme_driver::DriverSettings;
 use breme_node::{Close, CloseReason, FileRange};
 use bytes::Bytes;
-use common::{Event, connect, drain, event_channel, kinds, pattern, read_all, serve, settings};
+use common::{Event, connect, drain, event_channel, kinds, pattern, read_all, report_closes, serve, settings};
 
 #[test]
 fn segments_of_one_call_stay_in_order() {
@@ -216,21 +216,16 @@ fn truncated_file_resets_connection() {
     for kind in kinds() {
         let (say, reports) = event_channel();
         let (running, address) = serve(kind, &settings(1), || {
-            let say = say.clone();
-            move |context, event| {
-                match event {
-                    Event::Accepted(id) => {
-                        let mut file = tempfile::tempfile().unwrap();
-                        file.write_all(b"short").unwrap();
-                        let range = FileRange { file: Arc::new(file), offset: 0, length: 6 };
-                        context.actions.send_file(id, range);
-                        context.actions.send(id).extend_from_slice(b"never");
-                    }
-                    Event::Closed(_, reason) => say.send(reason).unwrap(),
-                    _ => {}
+            report_closes(say.clone(), |context, event| {
+                if let Event::Accepted(id) = event {
+                    let mut file = tempfile::tempfile().unwrap();
+                    file.write_all(b"short").unwrap();
+                    let range = FileRange { file: Arc::new(file), offset: 0, length: 6 };
+                    context.actions.send_file(id, range);
+                    context.actions.send(id).extend_from_slice(b"never");
                 }
                 0
-            }
+            })
         });
         let mut received = Vec::new();
         let ended = connect(address).read_to_end(&mut received).map_err(|error| error.kind());
@@ -279,18 +274,13 @@ fn send_timeout_drops_connection() {
         let (say, reports) = event_channel();
         let hasty = DriverSettings { send_timeout: std::time::Duration::from_millis(20), ..settings(1) };
         let (running, address) = serve(kind, &hasty, || {
-            let say = say.clone();
-            move |context, event| {
-                match event {
-                    Event::Accepted(id) => {
-                        context.actions.send_shared(id, Bytes::from(vec![0; 64 << 20]));
-                        context.actions.close(id, Close::Graceful);
-                    }
-                    Event::Closed(_, reason) => say.send(reason).unwrap(),
-                    _ => {}
+            report_closes(say.clone(), |context, event| {
+                if let Event::Accepted(id) = event {
+                    context.actions.send_shared(id, Bytes::from(vec![0; 64 << 20]));
+                    context.actions.close(id, Close::Graceful);
                 }
                 0
-            }
+            })
         });
         let client = connect(address);
         assert_eq!(reports.next(), CloseReason::Failed(std::io::ErrorKind::TimedOut), "{kind}");

@@ -90,76 +90,39 @@ fn unharmed<N>(nodes: Vec<Result<N, ShardPanic>>) -> Vec<N> {
     nodes.into_iter().map(|node| node.unwrap_or_else(|panic| panic!("{panic}"))).collect()
 }
 
-mod threads {
-    breme_testkit::suite_tests!(super::Sockets {
-        kind: breme_driver::DriverKind::Threads,
-        transport: super::Transport::Tcp,
-    });
-}
-
-mod events {
-    breme_testkit::suite_tests!(super::Sockets {
-        kind: breme_driver::DriverKind::Events,
-        transport: super::Transport::Tcp,
-    });
-}
-
-mod threads_with_tls {
-    breme_testkit::suite_tests!(super::Sockets {
-        kind: breme_driver::DriverKind::Threads,
-        transport: super::Transport::Tls,
-    });
-}
-
-mod events_with_tls {
-    breme_testkit::suite_tests!(super::Sockets {
-        kind: breme_driver::DriverKind::Events,
-        transport: super::Transport::Tls,
-    });
-}
-
-mod threads_on_unix {
-    breme_testkit::suite_tests!(super::Sockets {
-        kind: breme_driver::DriverKind::Threads,
-        transport: super::Transport::Unix,
-    });
-}
-
-mod events_on_unix {
-    breme_testkit::suite_tests!(super::Sockets {
-        kind: breme_driver::DriverKind::Events,
-        transport: super::Transport::Unix,
-    });
-}
-
 /// None, with a message, where io_uring is unavailable.
-fn uring(transport: Transport) -> Option<Sockets> {
-    match breme_driver::probe_uring() {
-        Ok(()) => Some(Sockets { kind: DriverKind::Uring, transport }),
-        Err(error) => {
-            eprintln!("not tested: {error}");
-            None
-        }
+fn sockets(kind: DriverKind, transport: Transport) -> Option<Sockets> {
+    if kind == DriverKind::Uring
+        && let Err(error) = breme_driver::probe_uring()
+    {
+        eprintln!("not tested: {error}");
+        return None;
     }
+    Some(Sockets { kind, transport })
 }
 
-mod uring {
-    breme_testkit::suite_tests!({
-        let Some(world) = super::uring(super::Transport::Tcp) else { return };
-        world
-    });
+/// The suite as a module for each driver and transport.
+macro_rules! suites {
+    ($($name:ident: $kind:ident, $transport:ident;)*) => {$(
+        mod $name {
+            use super::{DriverKind, Transport, sockets};
+
+            breme_testkit::suite_tests!({
+                let Some(world) = sockets(DriverKind::$kind, Transport::$transport) else { return };
+                world
+            });
+        }
+    )*};
 }
 
-mod uring_with_tls {
-    breme_testkit::suite_tests!({
-        let Some(world) = super::uring(super::Transport::Tls) else { return };
-        world
-    });
-}
-
-mod uring_on_unix {
-    breme_testkit::suite_tests!({
-        let Some(world) = super::uring(super::Transport::Unix) else { return };
-        world
-    });
+suites! {
+    threads: Threads, Tcp;
+    threads_with_tls: Threads, Tls;
+    threads_on_unix: Threads, Unix;
+    events: Events, Tcp;
+    events_with_tls: Events, Tls;
+    events_on_unix: Events, Unix;
+    uring: Uring, Tcp;
+    uring_with_tls: Uring, Tls;
+    uring_on_unix: Uring, Unix;
 }

@@ -14,8 +14,8 @@ use breme_node::{
     Close, CloseReason, ConnectError, ConnectTicket, Connected, Endpoint, ShardId, TlsClientId, TlsFailure,
 };
 use common::{
-    Context, Event, Laboratory, PATIENCE, connect, drain, echo, event_channel, kinds, options, pattern, run,
-    serve_secured, settings,
+    Context, Event, Laboratory, PATIENCE, connect, drain, echo, event_channel, kinds, options, pattern, report_closes,
+    run, serve_secured, settings,
 };
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -452,15 +452,8 @@ fn broken_record_sends_alert() {
     let laboratory = Laboratory::new(&["localhost"]);
     for kind in kinds() {
         let (say, reports) = event_channel();
-        let (running, address) = serve_secured(kind, &laboratory.server(), &settings(1), || {
-            let say = say.clone();
-            move |context, event| {
-                if let Event::Closed(_, reason) = event {
-                    say.send(reason).unwrap();
-                }
-                echo(context, event)
-            }
-        });
+        let (running, address) =
+            serve_secured(kind, &laboratory.server(), &settings(1), || report_closes(say.clone(), echo));
         let mut client = stranger(&laboratory, address);
         client.write_all(b"abc").unwrap();
         client.read_exact(&mut [0; 3]).unwrap();

@@ -153,6 +153,19 @@ pub fn echo(context: &mut Context<'_>, event: Event<'_>) -> usize {
     received.bytes.len()
 }
 
+/// `node`, which also reports why its connections are closed.
+pub fn report_closes(
+    say: Sender<CloseReason>,
+    mut node: impl FnMut(&mut Context<'_>, Event<'_>) -> usize,
+) -> impl FnMut(&mut Context<'_>, Event<'_>) -> usize {
+    move |context, event| {
+        if let Event::Closed(_, reason) = event {
+            say.send(reason).unwrap();
+        }
+        node(context, event)
+    }
+}
+
 /// A channel from a node to its test.
 pub fn event_channel<T>() -> (Sender<T>, EventReceiver<T>) {
     let (sender, receiver) = channel();
