@@ -4,14 +4,15 @@
 //! simulation control time. [`WallClock`] converts it where a protocol needs the date. [`Random`] is a small seeded
 //! generator: the same seed results in the same run. [`Timers`] holds many deadlines and returns the nearest.
 //! [`SourceText`] finds line and column of an error in a file, [`nearest`] and [`suggest_or_list`] the probably
-//! intended word; [`parse_duration`], [`parse_count`] and [`parse_bytes`] parse numbers with units, and [`ThinkTime`]
-//! is the pause of a user between two requests. [`HttpUrl`] is a URL in its parts, and [`loopback_addresses`] knows
-//! the names of this machine. [`PerShard`] holds counters with one writer each, [`counters!`] defines them from a table.
-//! [`CsvField`] is a field of a CSV file.
+//! intended word; [`parse_duration`], [`parse_count`] and [`parse_bytes`] parse numbers with units, [`parse_cpu_list`]
+//! lists of CPUs, and [`ThinkTime`] is the pause of a user between two requests. [`HttpUrl`] is a URL in its parts, and
+//! [`loopback_addresses`] knows the names of this machine. [`PerShard`] holds counters with one writer each,
+//! [`counters!`] defines them from a table. [`CsvField`] is a field of a CSV file.
 //!
 //! This crate performs no I/O, reads no clock and starts no threads.
 
 mod counts;
+mod cpu_list;
 mod csv;
 mod instant;
 mod loopback;
@@ -24,6 +25,7 @@ mod timers;
 mod url;
 
 pub use counts::{Count, PerShard, SharedCounts};
+pub use cpu_list::parse_cpu_list;
 pub use csv::CsvField;
 pub use instant::{Instant, UnixMillis, UnixSeconds, WallClock, nanos};
 pub use loopback::loopback_addresses;

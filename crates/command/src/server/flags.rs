@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use breme_base::parse_cpu_list;
 use breme_driver::{Address, DriverSettings};
 use breme_http::{FIELD_COUNT_MAX, Limits};
 
@@ -223,33 +224,7 @@ fn field_count(text: &str) -> Result<usize, String> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct CpuList(Vec<usize>);
 
-/// The highest CPU number for which Linux can be built.
-const CPU_NUMBER_MAX: usize = 8191;
-
 fn cpu_list(text: &str) -> Result<CpuList, String> {
-    let fault = || format!("{text:?} is not a list of processors; write numbers and ranges, such as 0,2-3");
-    let number = |text: &str| text.parse::<usize>().ok().filter(|&cpu| cpu <= CPU_NUMBER_MAX).ok_or_else(fault);
-    let mut cpus = Vec::new();
-    for part in text.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last) = (number(first)?, number(last)?);
-        if last < first {
-            return Err(fault());
-        }
-        cpus.extend(first..=last);
-    }
-    Ok(CpuList(cpus))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn processors_are_numbers_and_ranges() {
-        assert_eq!(cpu_list("3,0-1").unwrap().0, [3, 0, 1]);
-        for wrong in ["", "a", "1-", "3-1", "1,,2", "-1", "0-99999999999"] {
-            assert!(cpu_list(wrong).is_err(), "{wrong}");
-        }
-    }
+    let cpus = parse_cpu_list(text).map(CpuList);
+    cpus.ok_or_else(|| format!("{text:?} is not a list of processors; write numbers and ranges, such as 0,2-3"))
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use breme_base::{HttpUrl, suggest_or_list};
+use breme_base::{HttpUrl, parse_cpu_list, suggest_or_list};
 use breme_toml::{Entry, Span, Table, TreeNode, Value};
 
 use super::names::check_name;
@@ -24,8 +24,6 @@ const READY_WITHIN: Duration = Duration::from_secs(30);
 const READY_LINE: &str = "listening on ";
 /// Signals allowed for ending a subject.
 const SIGNALS: [&str; 8] = ["TERM", "QUIT", "INT", "HUP", "KILL", "USR1", "USR2", "WINCH"];
-/// Limit of a CPU number.
-const CPU_NUMBER_MAX: usize = 8_191;
 /// Keys of every subject; the others are flags of its role.
 pub(crate) const KEYS: [&str; 15] = [
     "kind",
@@ -269,7 +267,7 @@ impl<'a> Resolver<'a, '_> {
         match text.as_str() {
             "auto" => Cpus::Auto,
             "all" => Cpus::All,
-            list => match cpu_list(list) {
+            list => match parse_cpu_list(list) {
                 Some(cpus) => Cpus::List(cpus),
                 None => {
                     self.collector.note(span, format!("{text:?} is not a list of processors; write auto, all, or numbers and ranges such as \"0,2-3\""));
@@ -434,18 +432,4 @@ pub(super) fn restart(text: RestartText) -> Restart {
         RestartText::Trial => Restart::Trial,
         RestartText::Never => Restart::Never,
     }
-}
-
-fn cpu_list(text: &str) -> Option<Vec<usize>> {
-    let number = |text: &str| text.trim().parse::<usize>().ok().filter(|&cpu| cpu <= CPU_NUMBER_MAX);
-    let mut cpus = Vec::new();
-    for part in text.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last) = (number(first)?, number(last)?);
-        if last < first {
-            return None;
-        }
-        cpus.extend(first..=last);
-    }
-    Some(cpus)
 }
