@@ -92,6 +92,18 @@ impl HttpClient {
         self.send("POST", url, headers, content, within)
     }
 
+    /// Fetches a page as text.
+    ///
+    /// # Errors
+    /// If the status is not 200, or no response arrives in time.
+    pub fn fetch(&self, url: &str, within: Duration) -> Result<String, RequestError> {
+        let response = self.request("GET", url, &[], within)?;
+        match response.status {
+            200 => Ok(String::from_utf8_lossy(&response.content).into_owned()),
+            status => Err(RequestError::Status { url: url.to_owned(), status }),
+        }
+    }
+
     fn send(
         &self,
         method: &str,
@@ -115,18 +127,6 @@ impl HttpClient {
         let status = response.status().as_u16();
         let content = response.body_mut().with_config().limit(CONTENT_BYTES_MAX).read_to_vec();
         Ok(HttpResponse { status, content: content.map_err(fault)? })
-    }
-}
-
-/// Fetches a page as text.
-///
-/// # Errors
-/// If the status is not 200, or no response arrives in time.
-pub fn fetch(url: &str, within: Duration) -> Result<String, RequestError> {
-    let response = HttpClient::new().request("GET", url, &[], within)?;
-    match response.status {
-        200 => Ok(String::from_utf8_lossy(&response.content).into_owned()),
-        status => Err(RequestError::Status { url: url.to_owned(), status }),
     }
 }
 
@@ -241,7 +241,7 @@ mod tests {
             }
             client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi").unwrap();
         });
-        assert_eq!(fetch(&url, Duration::from_secs(10)).unwrap(), "hi");
+        assert_eq!(HttpClient::new().fetch(&url, Duration::from_secs(10)).unwrap(), "hi");
         server.join().unwrap();
     }
 

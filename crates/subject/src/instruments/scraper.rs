@@ -25,8 +25,6 @@ pub(super) struct Scrape {
 pub enum ScrapeError {
     #[error(transparent)]
     Request(#[from] RequestError),
-    #[error("GET {url} returned status {status}")]
-    Status { url: String, status: u16 },
     #[error("{url}: {source}")]
     Format { url: String, source: ExpositionError },
     #[error("no response within the time limit")]
@@ -136,7 +134,7 @@ fn run(shared: &SharedScraperState, url: &str, http_client: &HttpClient) {
         }
         drop(state);
         let before_ns = breme_sys::monotonic_ns();
-        let outcome = read(url, http_client);
+        let outcome = read(url, http_client, ANSWER_WITHIN);
         let at_ns = u64::midpoint(before_ns, breme_sys::monotonic_ns());
         let mut state = shared.state.lock();
         state.answered = state.requested;
@@ -155,19 +153,11 @@ fn run(shared: &SharedScraperState, url: &str, http_client: &HttpClient) {
 /// # Errors
 /// If no exposition could be read in time.
 pub fn scrape(url: &str, within: Duration) -> Result<BTreeMap<String, f64>, ScrapeError> {
-    let exposed = read_within(url, &HttpClient::new(), within)?;
+    let exposed = read(url, &HttpClient::new(), within)?;
     Ok(exposed.into_iter().map(|(series, value)| (series, value.value)).collect())
 }
 
-fn read(url: &str, http_client: &HttpClient) -> Result<Exposed, ScrapeError> {
-    read_within(url, http_client, ANSWER_WITHIN)
-}
-
-fn read_within(url: &str, http_client: &HttpClient, within: Duration) -> Result<Exposed, ScrapeError> {
-    let response = http_client.request("GET", url, &[], within)?;
-    if response.status != 200 {
-        return Err(ScrapeError::Status { url: url.to_owned(), status: response.status });
-    }
-    parse(&String::from_utf8_lossy(&response.content))
-        .map_err(|source| ScrapeError::Format { url: url.to_owned(), source })
+fn read(url: &str, http_client: &HttpClient, within: Duration) -> Result<Exposed, ScrapeError> {
+    let text = http_client.fetch(url, within)?;
+    parse(&text).map_err(|source| ScrapeError::Format { url: url.to_owned(), source })
 }
