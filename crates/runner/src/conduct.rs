@@ -106,7 +106,7 @@ pub fn conduct(
         last_number: 0,
         attempts: Attempts::default(),
         failures: Failures::default(),
-        time_budget: TimeBudget::new(plan),
+        time_budget: TimeBudget::new(plan.budget),
         records: Vec::new(),
         on_progress,
     };

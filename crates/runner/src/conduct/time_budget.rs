@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use breme_experiment::plan::Plan;
 use breme_experiment::record::{Purpose, TrialRecord};
 
 #[derive(Debug)]
@@ -21,9 +20,9 @@ pub(super) struct TimeBudget {
 }
 
 impl TimeBudget {
-    pub(super) fn new(plan: &Plan) -> Self {
+    pub(super) fn new(budget: Option<Duration>) -> Self {
         Self {
-            budget: plan.budget,
+            budget,
             spent: Duration::ZERO,
             last: Instant::now(),
             longest_trial: Duration::ZERO,
@@ -72,13 +71,7 @@ mod tests {
     use super::*;
 
     fn time(budget_s: Option<u64>, trials: &[(u32, f64)]) -> TimeBudget {
-        let mut time = TimeBudget {
-            budget: budget_s.map(Duration::from_secs),
-            spent: Duration::ZERO,
-            last: Instant::now(),
-            longest_trial: Duration::ZERO,
-            of_block: BTreeMap::new(),
-        };
+        let mut time = TimeBudget::new(budget_s.map(Duration::from_secs));
         let record = |&(block, spent_s): &(u32, f64)| TrialRecord { block, spent_s, ..TrialRecord::default() };
         trials.iter().map(record).for_each(|record| time.take(&record));
         time
