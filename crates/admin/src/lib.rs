@@ -122,10 +122,12 @@ impl AdminListener {
         readiness: Readiness,
         api: Option<(Box<dyn Api>, AdminToken)>,
     ) -> Result<Admin, AdminError> {
+        let address = self.address().clone();
         let mut admin_node = Some(AdminNode::new(clock.wall_clock(), registry, readiness, api));
         let node = |_| admin_node.take().expect("there is one shard");
-        let running = start(DriverKind::Events, vec![self.0], &settings(cpus), clock, node);
-        running.map(Admin).map_err(AdminError::Start)
+        let driver =
+            start(DriverKind::Events, vec![self.0], &settings(cpus), clock, node).map_err(AdminError::Start)?;
+        Ok(Admin { driver, address })
     }
 }
 
@@ -144,13 +146,20 @@ fn settings(cpus: Vec<usize>) -> DriverSettings {
 
 /// The running admin server.
 #[derive(Debug)]
-pub struct Admin(DriverHandle<AdminNode>);
+pub struct Admin {
+    driver: DriverHandle<AdminNode>,
+    address: Address,
+}
 
 impl Admin {
+    pub const fn address(&self) -> &Address {
+        &self.address
+    }
+
     /// Stops serving.
     pub fn end(self) {
-        self.0.stopper().abort();
+        self.driver.stopper().abort();
         // If it panicked, the server continued without it, and stops normally.
-        drop(self.0.join());
+        drop(self.driver.join());
     }
 }

@@ -43,11 +43,10 @@ fn serve(args: &LinkArgs) -> Result<(), Failure> {
     let counting = running.counters();
     let actions = SignalActions { reload: Box::new(|| ()), reopen_logs: Box::new(|| ()) };
     obey(signals, running.stopper(), readiness.clone(), actions)?;
-    let admin_address = admin.as_ref().map(|admin| admin.address().clone());
     let metrics = LinkMetrics(link.clone());
     let registry = registry(ROLE, DRIVER, process, counting, Maintenance::default(), Box::new(metrics));
     let admin = admin.map(|admin| admin.start(clock, driver.cpus, registry, readiness, None)).transpose()?;
-    announce(admin_address, &bound);
+    announce(admin.as_ref(), &bound);
 
     let ended = running.join();
     admin.into_iter().for_each(Admin::end);

@@ -67,10 +67,9 @@ fn serve(args: &SiteArgs) -> Result<(), Failure> {
         reopen_logs: Box::new(|| ()), // it has none
     };
     obey(signals, running.stopper(), readiness.clone(), actions)?;
-    let admin_address = admin.as_ref().map(|admin| admin.address().clone());
     let registry = registry("site", kind, process, counting.clone(), maintenance, Box::new(SiteMetrics(site)));
     let admin = admin.map(|admin| admin.start(clock, driver.cpus, registry, readiness, None)).transpose()?;
-    announce(admin_address, &bound);
+    announce(admin.as_ref(), &bound);
 
     let ended = running.join();
     admin.into_iter().for_each(Admin::end);

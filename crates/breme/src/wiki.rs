@@ -81,9 +81,8 @@ fn run_server(args: &ServeArgs, runtime: &Runtime) -> Result<(), Failure> {
     // Before the addresses are printed: a signal after that is handled.
     let end = ending(readiness.clone())?;
     let registry = application_registry(ROLE, process, [Box::new(WikiMetrics(Arc::clone(&wiki)))]);
-    let admin_address = admin.as_ref().map(|admin| admin.address().clone());
     let admin = admin.map(|admin| admin.start(Clock::start(), Vec::new(), registry, readiness, None)).transpose()?;
-    announce(admin_address, &bound);
+    announce(admin.as_ref(), &bound);
 
     let is_complete = runtime.block_on(serve(listeners, Application::new(wiki), limits, end));
     admin.into_iter().for_each(Admin::end);

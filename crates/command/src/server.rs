@@ -9,8 +9,8 @@ mod tls;
 
 use std::io::Write;
 
-use breme_admin::Readiness;
-use breme_driver::{Address, CounterReader, DriverSettings, Listener, ServerTls, ShardPanic, Stopper};
+use breme_admin::{Admin, Readiness};
+use breme_driver::{CounterReader, DriverSettings, Listener, ServerTls, ShardPanic, Stopper};
 use breme_node::ListenerId;
 pub use flags::{AdminFlag, ConnectionFlags, ListenFlags, ProcessFlags, TlsFlags, at_least_one, parallelism_of, whole};
 pub use place::{ListenPlace, listen_address, resolve, resolve_all};
@@ -128,10 +128,10 @@ pub fn obey(
 }
 
 /// One line per address, for people and parent programs. A closed pipe is no error.
-pub fn announce(admin: Option<Address>, bound: &[ListenPlace]) {
+pub fn announce(admin: Option<&Admin>, bound: &[ListenPlace]) {
     let mut output = std::io::stdout().lock();
-    if let Some(address) = admin {
-        let _ = writeln!(output, "admin on {}", ListenPlace::plain(address));
+    if let Some(admin) = admin {
+        let _ = writeln!(output, "admin on {}", ListenPlace::plain(admin.address().clone()));
     }
     for place in bound {
         let _ = writeln!(output, "listening on {place}");

@@ -129,13 +129,12 @@ fn serve(args: ProxyArgs, matches: ArgMatches) -> Result<(), Failure> {
         reopen_logs: Box::new(move || rotated.iter().for_each(|log| log.reopen())),
     };
     obey(signals, running.stopper(), readiness.clone(), actions)?;
-    let admin_address = admin.as_ref().map(|admin| admin.address().clone());
     let metrics = ProxyMetrics { proxy: proxy.clone(), upstreams: upstreams.clone(), cache: cache.clone(), log: lines };
     let registry = registry(ROLE, kind, process, counting.clone(), maintenance, Box::new(metrics));
     let api = ProxyApi { upstreams: upstreams.clone(), cache: cache.map(|cache| CacheApi { cache, proxy, clock }) };
     let api: (Box<dyn Api>, AdminToken) = (Box::new(api), parts.token);
     let admin = admin.map(|admin| admin.start(clock, driver.cpus, registry, readiness, Some(api))).transpose()?;
-    announce(admin_address, &bound);
+    announce(admin.as_ref(), &bound);
 
     let ended = running.join();
     admin.into_iter().for_each(Admin::end);

@@ -36,10 +36,9 @@ impl Front<'_> {
     pub(super) async fn serve(self, nodes: &[NodePlace], is_ending: watch::Receiver<bool>) -> Result<(), Failure> {
         let Self { args, admin, registry, readiness } = self;
         let director = Director::start(args, nodes).await?;
-        let admin_address = admin.as_ref().map(|admin| admin.address().clone());
         let admin =
             admin.map(|admin| admin.start(Clock::start(), Vec::new(), registry, readiness, None)).transpose()?;
-        announce(admin_address, director.places());
+        announce(admin.as_ref(), director.places());
         announce_nodes(nodes);
         director.keep(is_ending).await;
         admin.into_iter().for_each(Admin::end);
