@@ -225,18 +225,7 @@ pub fn target_of(head: &[u8]) -> &[u8] {
 
 #[inline]
 fn method(name: &str) -> Method<'_> {
-    match name {
-        "GET" => Method::Get,
-        "HEAD" => Method::Head,
-        "POST" => Method::Post,
-        "PUT" => Method::Put,
-        "DELETE" => Method::Delete,
-        "CONNECT" => Method::Connect,
-        "OPTIONS" => Method::Options,
-        "TRACE" => Method::Trace,
-        "PATCH" => Method::Patch,
-        other => Method::Other(other),
-    }
+    Method::from_token(name.as_bytes()).unwrap_or(Method::Other(name))
 }
 
 /// A length that no real content has, to be found again in the encoded head.
