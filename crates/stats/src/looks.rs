@@ -145,9 +145,9 @@ fn probability_of_any(looks: &[(u32, f64)]) -> f64 {
     let mut sums = vec![(0.0, 1.0)];
     let mut before = 0;
     for &(now, level) in looks {
-        let deviations = normal::exceeded_with((level / 2.0).min(0.499));
+        let deviations = normal::upper_quantile((level / 2.0).min(0.499));
         let (bound, spread) = (deviations * f64::from(now).sqrt(), f64::from(now - before).sqrt());
-        let beyond = |sum: f64| normal::above((bound - sum) / spread) + normal::above((bound + sum) / spread);
+        let beyond = |sum: f64| normal::upper_tail((bound - sum) / spread) + normal::upper_tail((bound + sum) / spread);
         probability += sums.iter().map(|&(sum, density)| density * beyond(sum)).sum::<f64>();
         sums = next_sums(&sums, bound, spread);
         before = now;
@@ -192,7 +192,7 @@ mod tests {
     /// those of O'Brien and Fleming for 4 (table 2.3: 2.024 at the last).
     #[test]
     fn the_integration_agrees_with_published_boundaries() {
-        let level = |deviations: f64| 2.0 * normal::above(deviations);
+        let level = |deviations: f64| 2.0 * normal::upper_tail(deviations);
         for (count, deviations) in [(2_u32, 2.178), (5, 2.413), (10, 2.555)] {
             let looks: Vec<(u32, f64)> = (1..=count).map(|now| (now, level(deviations))).collect();
             assert!((probability_of_any(&looks) - 0.05).abs() < 2e-4, "{count}: {}", probability_of_any(&looks));

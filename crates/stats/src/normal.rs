@@ -3,17 +3,17 @@
 use std::f64::consts::SQRT_2;
 
 /// The probability of a value above `deviations` standard deviations.
-pub(crate) fn above(deviations: f64) -> f64 {
+pub(crate) fn upper_tail(deviations: f64) -> f64 {
     libm::erfc(deviations / SQRT_2) / 2.0
 }
 
 /// The value, in standard deviations, that is exceeded with the given probability (between 0 and 1).
-pub(crate) fn exceeded_with(probability: f64) -> f64 {
+pub(crate) fn upper_quantile(probability: f64) -> f64 {
     // No probability that a float can represent lies farther out. Bisection is slow but robust.
     let (mut low, mut high) = (-39.0, 39.0);
     for _ in 0..64 {
         let middle = f64::midpoint(low, high);
-        if above(middle) > probability { low = middle } else { high = middle }
+        if upper_tail(middle) > probability { low = middle } else { high = middle }
     }
     f64::midpoint(low, high)
 }
@@ -24,9 +24,11 @@ mod tests {
 
     #[test]
     fn agrees_with_the_tables() {
-        for (chance, deviations) in [(0.5, 0.0), (0.025, 1.959_963_985), (0.15, 1.036_433_389), (0.9, -1.281_551_566)] {
-            assert!((exceeded_with(chance) - deviations).abs() < 1e-8, "{chance}");
-            assert!((above(deviations) - chance).abs() < 1e-9, "{chance}");
+        for (probability, deviations) in
+            [(0.5, 0.0), (0.025, 1.959_963_985), (0.15, 1.036_433_389), (0.9, -1.281_551_566)]
+        {
+            assert!((upper_quantile(probability) - deviations).abs() < 1e-8, "{probability}");
+            assert!((upper_tail(deviations) - probability).abs() < 1e-9, "{probability}");
         }
     }
 }

@@ -11,7 +11,7 @@ pub fn power_of_equal(half_width: f64, freedom: usize, confidence: f64, margin: 
         return if margin >= 0.0 { 1.0 } else { 0.0 };
     }
     let deviation = half_width / student_quantile(freedom.max(1), confidence);
-    1.0 - normal::above((margin - half_width) / deviation)
+    1.0 - normal::upper_tail((margin - half_width) / deviation)
 }
 
 #[cfg(test)]

@@ -41,12 +41,12 @@ pub struct Population {
     /// From the request to the response, in seconds.
     pub response_s: f64,
     /// In the order of the input.
-    pub stations: Vec<Visited>,
+    pub stations: Vec<StationLoad>,
 }
 
 /// A station under load.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Visited {
+pub struct StationLoad {
     /// Time per response, waiting and in service, in seconds.
     pub response_s: f64,
     /// Mean number of users at the station.
@@ -87,7 +87,7 @@ pub fn exact_mva(stations: &[Station], think_s: f64, users_max: u32) -> Option<V
     let mut queues: Vec<Queue> = stations.iter().map(Queue::empty).collect();
     let with_users = |users: u32| {
         let rate = constants.rate(users as usize);
-        let visited: Vec<Visited> = queues
+        let loads: Vec<StationLoad> = queues
             .iter_mut()
             .zip(stations)
             .zip(&constants.without)
@@ -95,8 +95,8 @@ pub fn exact_mva(stations: &[Station], think_s: f64, users_max: u32) -> Option<V
                 queue.add_user(station, rate, constants.empty(without.as_deref(), users as usize))
             })
             .collect();
-        let response_s = visited.iter().map(|visited| visited.response_s).sum();
-        Population { users, rate, response_s, stations: visited }
+        let response_s = loads.iter().map(|load| load.response_s).sum();
+        Population { users, rate, response_s, stations: loads }
     };
     Some((1..=users_max).map(with_users).collect())
 }
@@ -144,7 +144,7 @@ impl Queue {
     }
 
     /// The arrival theorem: an arriving user sees the state without itself.
-    fn add_user(&mut self, station: &Station, rate: f64, empty: f64) -> Visited {
+    fn add_user(&mut self, station: &Station, rate: f64, empty: f64) -> StationLoad {
         let servers = f64::from(station.servers);
         // With j users present, servers − 1 − j are free in addition to the one that it takes.
         let idle: f64 = self
@@ -161,7 +161,7 @@ impl Queue {
         if let Some(first) = self.probabilities.first_mut() {
             *first = empty;
         }
-        Visited { response_s, queue: self.length, utilization: rate * station.demand_s / servers }
+        StationLoad { response_s, queue: self.length, utilization: rate * station.demand_s / servers }
     }
 }
 

@@ -119,7 +119,7 @@ fn cumulated(first: usize, second: usize, last: usize) -> Box<dyn Iterator<Item 
 fn normal_at_most(first: f64, second: f64, count: f64) -> f64 {
     let deviation = (first * second * (first + second + 1.0) / 12.0).sqrt();
     let distance = (first * second / 2.0 - count - 0.5) / deviation;
-    normal::above(distance)
+    normal::upper_tail(distance)
 }
 
 /// P(U = u) for u from 0 to `last`, exactly.

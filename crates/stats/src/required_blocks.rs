@@ -32,7 +32,7 @@ pub fn more_blocks(values: &[f64], trim: Trim, bound: f64, level_after: impl Fn(
     if distance.is_nan() || distance == 0.0 {
         return None;
     }
-    let to_be_likely = normal::exceeded_with(1.0 - PROBABILITY);
+    let to_be_likely = normal::upper_quantile(1.0 - PROBABILITY);
     let is_enough = |more: u32| {
         let count = values.len() + more as usize;
         let error = now.error * (values.len() as f64 / count as f64).sqrt();
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     fn normal(random: &mut Random) -> f64 {
-        normal::exceeded_with(random.unit().max(1e-12))
+        normal::upper_quantile(random.unit().max(1e-12))
     }
 
     fn needed(values: &[f64], bound: f64) -> Option<u32> {

@@ -68,7 +68,7 @@ pub struct Fit {
     /// κ: the cost of each pair of users; at least 0.
     pub coherency: f64,
     /// The weighted sum of squared residuals, with weights that average 1.
-    pub residual: f64,
+    pub residual_sum_of_squares: f64,
     /// Akaike's criterion for few data; the smallest fits best. Minus infinity for a perfect fit.
     pub aicc: Option<f64>,
 }
@@ -111,30 +111,32 @@ pub fn fit(law: Law, levels: &[Level]) -> Option<Fit> {
         return None;
     }
     let best = search(law, &levels)?;
-    let residual = best.residual(&levels);
+    let residual_sum_of_squares = best.residual_sum_of_squares(&levels);
     (best.rate > 0.0).then_some(Fit {
         law,
         rate: best.rate,
         contention: best.contention,
         coherency: best.coherency,
-        residual,
-        aicc: aicc(law, residual, &levels),
+        residual_sum_of_squares,
+        aicc: aicc(law, residual_sum_of_squares, &levels),
     })
 }
 
 /// The best result from the grid and from the simpler law, which is a special case: there may be several minima, and
 /// more parameters must not fit worse.
 fn search(law: Law, levels: &[Level]) -> Option<Parameters> {
-    let by_residual = |one: &Parameters, other: &Parameters| one.residual(levels).total_cmp(&other.residual(levels));
+    let by_sum_of_squares = |one: &Parameters, other: &Parameters| {
+        one.residual_sum_of_squares(levels).total_cmp(&other.residual_sum_of_squares(levels))
+    };
     let from_grid = grid(law, levels)
         .map(|(contention, coherency)| Parameters::best_rate(contention, coherency, levels))
-        .min_by(by_residual);
+        .min_by(by_sum_of_squares);
     let from_simpler = match law {
         Law::Linear => return from_grid,
         Law::Amdahl => search(Law::Linear, levels),
         Law::Universal => search(Law::Amdahl, levels),
     };
-    from_grid.into_iter().chain(from_simpler).map(|start| start.descend(law, levels)).min_by(by_residual)
+    from_grid.into_iter().chain(from_simpler).map(|start| start.descend(law, levels)).min_by(by_sum_of_squares)
 }
 
 /// Fits each law for which there are enough levels, and returns the index of the supported one: that with the smallest
@@ -213,7 +215,7 @@ impl Parameters {
         Self { rate: with_y / with_itself, contention, coherency }
     }
 
-    fn residual(&self, levels: &[Level]) -> f64 {
+    fn residual_sum_of_squares(&self, levels: &[Level]) -> f64 {
         let square = |level: &Level| level.weight * (level.y - self.predict(level.x)).powi(2);
         levels.iter().map(square).sum()
     }
@@ -224,12 +226,12 @@ impl Parameters {
 
     /// Descends to the minimum.
     fn descend(mut self, law: Law, levels: &[Level]) -> Self {
-        let (mut damping, mut residual) = (1e-3, self.residual(levels));
+        let (mut damping, mut residual_sum_of_squares) = (1e-3, self.residual_sum_of_squares(levels));
         for _ in 0..STEPS_MAX {
             let Some(next) = self.step(law, damping, levels) else { break };
-            let next_residual = next.residual(levels);
-            if next_residual < residual {
-                (self, residual) = (next, next_residual);
+            let next_sum_of_squares = next.residual_sum_of_squares(levels);
+            if next_sum_of_squares < residual_sum_of_squares {
+                (self, residual_sum_of_squares) = (next, next_sum_of_squares);
                 damping = (damping / 5.0).max(1e-12);
             } else {
                 damping *= 4.0;
@@ -308,17 +310,17 @@ fn determinant(m: &[[f64; 3]; 3]) -> f64 {
 }
 
 /// The variance of the errors counts as a parameter.
-fn aicc(law: Law, residual: f64, levels: &[Level]) -> Option<f64> {
+fn aicc(law: Law, residual_sum_of_squares: f64, levels: &[Level]) -> Option<f64> {
     let (count, parameters) = (levels.len() as f64, law.parameters() as f64 + 1.0);
     if count - parameters - 1.0 <= 0.0 {
         return None;
     }
     // Less than the rounding error counts as 0.
     let size: f64 = levels.iter().map(|level| level.weight * level.y * level.y).sum();
-    if residual <= size * 1e-24 {
+    if residual_sum_of_squares <= size * 1e-24 {
         return Some(f64::NEG_INFINITY);
     }
-    Some(count * (residual / count).ln() + 2.0 * parameters * count / (count - parameters - 1.0))
+    Some(count * (residual_sum_of_squares / count).ln() + 2.0 * parameters * count / (count - parameters - 1.0))
 }
 
 #[cfg(test)]
@@ -347,7 +349,7 @@ mod tests {
         assert!(near(fit.rate, 89.995_233, 1e-6), "{fit:?}");
         assert!(near(fit.contention, 0.027_728_5, 3e-6), "{fit:?}");
         assert!(near(fit.coherency, 0.000_104_4, 5e-4), "{fit:?}");
-        assert!(near((fit.residual / 4.0).sqrt(), 82.8, 1e-3), "{fit:?}");
+        assert!(near((fit.residual_sum_of_squares / 4.0).sqrt(), 82.8, 1e-3), "{fit:?}");
         let (x, rate) = fit.peak().unwrap();
         assert!((95.0..98.0).contains(&x) && (1_850.0..1_950.0).contains(&rate), "{x}, {rate}");
         assert_eq!(fit.ceiling(), Some(rate));
@@ -407,7 +409,8 @@ mod tests {
             (50.0, 835.712_986_245_305_5),
             (90.0, 793.846_073_176_994_4),
         ]);
-        let [amdahl, universal] = [Law::Amdahl, Law::Universal].map(|law| fit(law, &points).unwrap().residual);
+        let [amdahl, universal] =
+            [Law::Amdahl, Law::Universal].map(|law| fit(law, &points).unwrap().residual_sum_of_squares);
         assert!(universal <= amdahl, "{universal} {amdahl}");
     }
 
@@ -461,7 +464,8 @@ mod tests {
         #[test]
         fn a_richer_law_never_fits_worse(rates in prop::collection::vec(0.1_f64..1e3, 6)) {
             let points: Vec<(f64, f64)> = [1.0, 3.0, 9.0, 20.0, 50.0, 90.0].into_iter().zip(rates).collect();
-            let [line, amdahl, universal] = Law::ALL.map(|law| fit(law, &levels(&points)).unwrap().residual);
+            let sum_of_squares = |law| fit(law, &levels(&points)).unwrap().residual_sum_of_squares;
+            let [line, amdahl, universal] = Law::ALL.map(sum_of_squares);
             prop_assert!(amdahl <= line && universal <= amdahl, "{} {} {}", line, amdahl, universal);
         }
     }

@@ -13,25 +13,25 @@ pub(super) const EDGE: usize = 3;
 const STEPS_REMOVED: usize = 2;
 
 /// The batch means with the median time of each block; none if neighbours are correlated at every number of blocks.
-pub(super) fn independent(values: &[(f64, f64)]) -> Option<Vec<(f64, f64)>> {
-    COUNTS.into_iter().map(|count| levels_of(values, count)).find(|blocks| {
+pub(super) fn uncorrelated_blocks(values: &[(f64, f64)]) -> Option<Vec<(f64, f64)>> {
+    COUNTS.into_iter().map(|count| block_means(values, count)).find(|blocks| {
         // Autocorrelations of independent values have a standard deviation of 1 ÷ √count.
         autocorrelation(&residuals(blocks)) < DEVIATIONS / (blocks.len() as f64).sqrt()
     })
 }
 
 /// Median time and mean of each of `count` blocks.
-fn levels_of(values: &[(f64, f64)], count: usize) -> Vec<(f64, f64)> {
+fn block_means(values: &[(f64, f64)], count: usize) -> Vec<(f64, f64)> {
     let each = |index: usize| values.len() * index / count;
     let block = |index: usize| {
         let block = &values[each(index)..each(index + 1)];
         let (mut times, mut levels): (Vec<f64>, Vec<f64>) = block.iter().copied().unzip();
-        (median(&mut times), middle_mean(&mut levels))
+        (median(&mut times), interquartile_mean(&mut levels))
     };
     (0..count).map(block).collect()
 }
 
-fn middle_mean(values: &mut [f64]) -> f64 {
+fn interquartile_mean(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     let outside = values.len() / 4;
     let middle = &values[outside..values.len() - outside];
@@ -47,7 +47,7 @@ fn residuals(blocks: &[(f64, f64)]) -> Vec<f64> {
     let mut bounds = vec![0, by_steps.len()];
     for _ in 0..STEPS_REMOVED {
         let parts = bounds.windows(2).map(|part| (part[0], part[1]));
-        let best = parts.filter_map(|(from, to)| Some((from, split(&by_steps[from..to])?)));
+        let best = parts.filter_map(|(from, to)| Some((from, best_split(&by_steps[from..to])?)));
         let Some((from, (at, _))) = best.max_by(|a, b| a.1.1.total_cmp(&b.1.1)) else { break };
         bounds.push(from + at);
         bounds.sort_unstable();
@@ -84,7 +84,7 @@ fn autocorrelation(values: &[f64]) -> f64 {
 }
 
 /// The best split of the levels, and the distance of the sum of ranks before it from its mean, in standard deviations.
-pub(super) fn split(levels: &[f64]) -> Option<(usize, f64)> {
+pub(super) fn best_split(levels: &[f64]) -> Option<(usize, f64)> {
     let ranks = ranks(levels);
     let (count, mean) = (ranks.len() as f64, (ranks.len() as f64 - 1.0) / 2.0);
     let mut sum = 0.0;

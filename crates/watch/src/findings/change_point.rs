@@ -2,7 +2,7 @@
 
 use breme_base::Random;
 
-use super::batch_means::{VALUES_MIN, independent, median, slope, split};
+use super::batch_means::{VALUES_MIN, best_split, median, slope, uncorrelated_blocks};
 use super::finding::{EFFECT_MIN, Effect, Hypothesis, LevelChange, Metric, Ratio, TestResult};
 
 /// Permutations: the smallest p is the reciprocal of one more.
@@ -25,10 +25,10 @@ fn judge_change(values: &[(f64, f64)]) -> Result<(f64, Option<Effect>), &'static
     if values.len() < VALUES_MIN {
         return Err(TOO_FEW);
     }
-    let blocks = independent(values).ok_or(TOO_ALIKE)?;
+    let blocks = uncorrelated_blocks(values).ok_or(TOO_ALIKE)?;
     let levels: Vec<f64> = blocks.iter().map(|(_, level)| *level).collect();
-    let Some((at, size)) = split(&levels) else { return Ok((1.0, None)) };
-    let p = permuted(&levels, size, |levels| split(levels).map_or(0.0, |(_, size)| size));
+    let Some((at, size)) = best_split(&levels) else { return Ok((1.0, None)) };
+    let p = permutation_p(&levels, size, |levels| best_split(levels).map_or(0.0, |(_, size)| size));
     if is_better_as_line(&blocks, at) {
         return Ok((p, None));
     }
@@ -37,7 +37,7 @@ fn judge_change(values: &[(f64, f64)]) -> Result<(f64, Option<Effect>), &'static
     let width = values.len() / blocks.len() + 1;
     let (from, to) = (near.saturating_sub(2 * width), (near + 2 * width).min(values.len()));
     let window: Vec<f64> = values[from..to].iter().map(|(_, level)| *level).collect();
-    let at = split(&window).map_or(near, |(at, _)| from + at);
+    let at = best_split(&window).map_or(near, |(at, _)| from + at);
     Ok((p, effect_of_change(values, &blocks, at).map(Effect::Change)))
 }
 
@@ -55,7 +55,7 @@ fn effect_of_change(values: &[(f64, f64)], blocks: &[(f64, f64)], at: usize) -> 
 }
 
 /// Share of permutations with at least this score.
-fn permuted(levels: &[f64], seen: f64, score: impl Fn(&[f64]) -> f64) -> f64 {
+fn permutation_p(levels: &[f64], seen: f64, score: impl Fn(&[f64]) -> f64) -> f64 {
     let mut random = Random::new(SEED);
     let mut levels = levels.to_vec();
     let larger = (0..PERMUTATIONS)
