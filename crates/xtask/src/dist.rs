@@ -1,5 +1,8 @@
 //! `cargo xtask dist`: builds what users install, in `target/packages`.
 
+mod licenses;
+mod sbom;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -36,17 +39,22 @@ pub(crate) fn build(names: &[String]) -> StepResult {
     }
     let version = version()?;
     let pages = ManualPages::write(&folder.join("pages"))?;
+    let licenses = folder.join("licenses");
+    licenses::collect(&licenses, &tools.zig())?;
     for architecture in chosen {
         let binary = tools.compile(architecture)?;
         check_binary(&binary)?;
+        let content = Content { binary: &binary, pages: &pages.0, licenses: &licenses };
         let tree = folder.join(format!("breme-{version}-{}-linux", architecture.name));
-        fill(&tree, &binary, &pages)?;
+        fill(&tree, &content)?;
         pack(&folder, &tree)?;
-        debian_package(&folder, architecture, &version, &binary, &pages)?;
+        debian_package(&folder, architecture, &version, &content)?;
         copy(&binary, &folder.join(format!("breme-{}", architecture.name)))?;
         fs::remove_dir_all(&tree).map_err(|error| format!("{}: {error}", tree.display()))?;
     }
-    fs::remove_dir_all(&pages.0).map_err(|error| format!("{}: {error}", pages.0.display()))?;
+    for shared in [&pages.0, &licenses] {
+        fs::remove_dir_all(shared).map_err(|error| format!("{}: {error}", shared.display()))?;
+    }
     copy(&root().join("packaging/Containerfile"), &folder.join("Containerfile"))?;
     tools.list_crates(&folder.join(format!("breme-{version}.cdx.json")))?;
     sum(&folder)
@@ -75,7 +83,7 @@ impl Tools {
         let mut targets = Command::new("rustup");
         targets.args(["target", "add"]).args(ARCHITECTURES.map(|architecture| architecture.target)).current_dir(root());
         step("standard libraries for musl", targets)?;
-        if !tools.folder.join("zig/ziglang/zig").exists() {
+        if !tools.zig().join("zig").exists() {
             let mut pip = Command::new("python3");
             pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--target"])
                 .arg(tools.folder.join("zig"))
@@ -96,6 +104,10 @@ impl Tools {
         self.folder.join("bin").join(name)
     }
 
+    fn zig(&self) -> PathBuf {
+        self.folder.join("zig/ziglang")
+    }
+
     /// The binary of one architecture.
     fn compile(&self, architecture: &Architecture) -> Result<PathBuf, String> {
         let mut build = Command::new(self.program("cargo-zigbuild"));
@@ -109,7 +121,7 @@ impl Tools {
             "--target",
             architecture.target,
         ]);
-        build.current_dir(root()).env("CARGO_ZIGBUILD_ZIG_PATH", self.folder.join("zig/ziglang/zig"));
+        build.current_dir(root()).env("CARGO_ZIGBUILD_ZIG_PATH", self.zig().join("zig"));
         step(architecture.target, build)?;
         Ok(target().join(architecture.target).join("dist/breme"))
     }
@@ -125,6 +137,7 @@ impl Tools {
         let own = root().join("crates/breme/sbom.json");
         let text = fs::read_to_string(&own).map_err(|error| format!("{}: {error}", own.display()))?;
         lists.iter().for_each(|list| drop(fs::remove_file(list)));
+        let text = sbom::with_charts(&text)?;
         write(file, text.replace(&format!("{}/", root().display()), "").as_bytes())
     }
 }
@@ -165,14 +178,22 @@ fn check_binary(binary: &Path) -> StepResult {
     Ok(())
 }
 
+/// What each package of an architecture contains: the binary, and the folders of pages and licenses.
+struct Content<'a> {
+    binary: &'a Path,
+    pages: &'a Path,
+    licenses: &'a Path,
+}
+
 /// Fills the tree of the archive: `breme`, and the files that accompany it.
-fn fill(tree: &Path, binary: &Path, pages: &ManualPages) -> StepResult {
-    copy(binary, &tree.join("breme"))?;
+fn fill(tree: &Path, content: &Content<'_>) -> StepResult {
+    copy(content.binary, &tree.join("breme"))?;
     for name in ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"] {
         copy(&root().join(name), &tree.join(name))?;
     }
     copy(&root().join("packaging/breme-proxy.service"), &tree.join("breme-proxy.service"))?;
-    copy_folder(&pages.0, &tree.join("share"))
+    copy_folder(content.licenses, &tree.join("licenses"))?;
+    copy_folder(content.pages, &tree.join("share"))
 }
 
 fn pack(folder: &Path, tree: &Path) -> StepResult {
@@ -183,28 +204,23 @@ fn pack(folder: &Path, tree: &Path) -> StepResult {
     step(&format!("{name}.tar.gz"), tar)
 }
 
-fn debian_package(
-    folder: &Path,
-    architecture: &Architecture,
-    version: &str,
-    binary: &Path,
-    pages: &ManualPages,
-) -> StepResult {
+fn debian_package(folder: &Path, architecture: &Architecture, version: &str, content: &Content<'_>) -> StepResult {
     let name = format!("breme_{version}_{}", architecture.debian);
     let tree = folder.join(&name);
     let man = tree.join("usr/share/man/man1");
-    copy(binary, &tree.join("usr/bin/breme"))?;
-    copy_folder(&pages.0.join("man"), &man)?;
+    copy(content.binary, &tree.join("usr/bin/breme"))?;
+    copy_folder(&content.pages.join("man"), &man)?;
     compress(&man)?;
     for (from, to) in [
         ("breme.bash", "usr/share/bash-completion/completions/breme"),
         ("breme.zsh", "usr/share/zsh/vendor-completions/_breme"),
         ("breme.fish", "usr/share/fish/vendor_completions.d/breme.fish"),
     ] {
-        copy(&pages.0.join(from), &tree.join(to))?;
+        copy(&content.pages.join(from), &tree.join(to))?;
     }
     copy(&root().join("packaging/breme-proxy.service"), &tree.join("usr/lib/systemd/system/breme-proxy.service"))?;
     copy(&root().join("packaging/copyright"), &tree.join("usr/share/doc/breme/copyright"))?;
+    copy_folder(content.licenses, &tree.join("usr/share/doc/breme/licenses"))?;
     let control = fs::read_to_string(root().join("packaging/control"))
         .map_err(|error| format!("packaging/control: {error}"))?
         .replace("{version}", version)
