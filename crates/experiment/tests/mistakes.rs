@@ -250,6 +250,11 @@ const SLIPS: &[(&str, &str, &str)] = &[
     ),
     (
         "connections = \"$crowd\"",
+        "connections = \"$crowd\"\nstages = [\"10s:5\", \"1x@5\"]",
+        "line 18, column 20: \"1x\" is not a duration; write 500ms, 10s, 3m, 1h, or a number of seconds",
+    ),
+    (
+        "connections = \"$crowd\"",
         "connections = \"$crowd\"\nthink = \"2s..1s\"",
         "line 18, column 9: \"2s..1s\" is reversed; write the shorter time first",
     ),

@@ -305,8 +305,8 @@ requests = 1000
 over = "90s"
 request = "/"
 [workload.stages]
-rate = 5
-stages = ["10s:100", "1m@100"]
+rate = "300 / 1m"
+stages = ["10s : 100", "1m@100"]
 request = "/"
 [workload.people]
 scenario = "steps.toml"
