@@ -1,5 +1,6 @@
 //! Converts the flags to settings; rejects unsafe combinations.
 
+use breme_base::HttpUrl;
 use breme_command::failure::Failure;
 use breme_command::server::ListenPlace;
 use breme_sys::read_bounded;
@@ -85,14 +86,12 @@ fn public_url(text: &str) -> Result<http::Uri, Failure> {
     let fault = |problem: &str| {
         Failure::usage(format!("--public-url {text}: {problem}; write https://HOST or http://HOST:PORT"))
     };
-    let url: http::Uri = text.trim_end_matches('/').parse().map_err(|_| fault("it is not a URL"))?;
-    if !matches!(url.scheme_str(), Some("http" | "https")) || url.authority().is_none() {
-        return Err(fault("it is not an http or https URL"));
+    let url = text.trim_end_matches('/');
+    let parts = HttpUrl::parse(url).map_err(|problem| fault(&problem.to_string()))?;
+    if !parts.target.is_empty() {
+        return Err(fault("the wiki is served at the root of its host, so there is no path"));
     }
-    match url.path_and_query().map_or("/", |path| path.as_str()) {
-        "/" => Ok(url),
-        _ => Err(fault("the wiki is served at the root of its host, so there is no path")),
-    }
+    url.parse().map_err(|_| fault("it is not a URL"))
 }
 
 fn edges(args: &ServeArgs) -> Result<Vec<Edge>, Failure> {

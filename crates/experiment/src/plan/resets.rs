@@ -7,7 +7,7 @@ use super::subject::Subject;
 use crate::file;
 use crate::file::values::{At, Command};
 use crate::trial::{AdminToken, Reset, ResetAction, SubjectKind};
-use breme_base::suggest_or_list;
+use breme_base::{HttpUrl, suggest_or_list};
 
 /// Supported by every subject that is started here.
 const RESTART: &str = "restart";
@@ -110,7 +110,7 @@ impl<'a> Resolver<'a, '_> {
         };
         let action = match (request, &file.command) {
             (Some((method, url)), None) => {
-                if !url.starts_with('/') && !url.starts_with("http") && !url.starts_with("${") {
+                if !url.starts_with('/') && !url.starts_with("${") && HttpUrl::split(url).is_err() {
                     self.collector
                         .note(span, format!("{url:?} is neither a path nor a URL; write for example \"PURGE /\""));
                 }
