@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::keeping::{ExitInfo, SpawnError, SpawnSpec, StopError, SupervisedProcess};
 use crate::process_table::{descendants_of, everyone};
-use crate::subject::Launcher;
+use crate::subject::{Launcher, said};
 
 /// How long a command may take until it listens on a port that responds.
 const SERVES_WITHIN: Duration = Duration::from_secs(30);
@@ -25,9 +25,9 @@ pub enum DiscoveryError {
     Spawn(#[from] SpawnError),
     #[error(transparent)]
     Stop(#[from] StopError),
-    #[error("it {ending} before it served{}", output(&.ending.printed))]
+    #[error("it {ending} before it served{}", said(&.ending.printed))]
     Ended { ending: ExitInfo },
-    #[error("it did not serve within {} s: {seen}{}", SERVES_WITHIN.as_secs(), output(.printed))]
+    #[error("it did not serve within {} s: {seen}{}", SERVES_WITHIN.as_secs(), said(.printed))]
     TooLate { seen: String, printed: String },
     #[error("interrupted")]
     Interrupted,
@@ -76,14 +76,6 @@ impl Launcher {
                 return Err(DiscoveryError::TooLate { seen, printed: process.printed() });
             }
         }
-    }
-}
-
-/// The output, for a message.
-fn output(printed: &str) -> String {
-    match printed.trim_end() {
-        "" => String::new(),
-        printed => format!("; its output ends with:\n{printed}"),
     }
 }
 

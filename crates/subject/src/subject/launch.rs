@@ -427,8 +427,8 @@ fn printed_port(line: &str, text: &str) -> Result<u16, StartError> {
     Ok(address.port())
 }
 
-/// Its output, for a message.
-fn said(printed: &str) -> String {
+/// The end of a program's output, for a message.
+pub(crate) fn said(printed: &str) -> String {
     match printed.trim() {
         "" => String::from("; it printed nothing"),
         printed if printed.contains('\n') => format!("; it printed:\n{printed}"),

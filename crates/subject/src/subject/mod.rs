@@ -23,6 +23,7 @@ mod token;
 
 pub use faults::FaultError;
 pub use instance::Subject;
+pub(crate) use launch::said;
 pub use launch::{CommandError, Launcher, StartError};
 pub use ports::{NoPort, Ports, pick as pick_ports};
 pub use ready::accepts_connections;
