@@ -104,7 +104,7 @@ fn processors(facts: &Facts) -> MachineFinding {
         "processors",
         format!("{}{isolated}", facts.processors),
         facts.processors >= PROCESSORS_MIN,
-        "the generator takes CPU time from the server beside it; rates are lower than with a generator elsewhere",
+        "generator and server compete for CPU time; rates are lower than with a generator on another machine",
         "measure on 4 processors or more, or give each side its own: cpus = \"0\" in [subject] and [workload]",
     )
 }
@@ -135,7 +135,7 @@ fn virtual_machine(kind: &str) -> MachineFinding {
         kind,
         false,
         "neighbours and the hypervisor change the speed from minute to minute",
-        "compare within one run (blocks cancel slow drifts), or measure on hardware of your own",
+        "compare within one run (blocks cancel slow drifts), or measure on your own hardware",
     )
 }
 
@@ -165,7 +165,7 @@ fn smt(is_on: bool) -> MachineFinding {
         if is_on { "on" } else { "off" },
         !is_on,
         "two processors share one core: what runs on one slows the other",
-        "echo off | sudo tee /sys/devices/system/cpu/smt/control, or pin each side to a core of its own",
+        "echo off | sudo tee /sys/devices/system/cpu/smt/control, or pin each side to its own core",
     )
 }
 

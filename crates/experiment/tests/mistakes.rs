@@ -139,7 +139,7 @@ const SLIPS: &[(&str, &str, &str)] = &[
     (
         "get = \"/health\"",
         "get = \"/health\", line = \"x\"",
-        "line 9, column 9: `port`, `get` and `line` exclude each other",
+        "line 9, column 9: `port`, `get` and `line` exclude each other; keep one of them",
     ),
     (
         "within = \"10s\"",

@@ -340,7 +340,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "FORMAT", default_value = "text", hide_possible_values = true, help_heading = "Output")]
     pub(super) format: ResultFormat,
 
-    /// Print the result as JSON (schemas/load.schema.json); same as --format json
+    /// Print the result as JSON (schema: breme schema load); same as --format json
     #[arg(long, conflicts_with = "format", help_heading = "Output")]
     pub(super) json: bool,
 

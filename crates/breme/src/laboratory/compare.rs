@@ -78,7 +78,7 @@ enum ComparisonFormat {
     Text,
     /// For a pull request.
     Markdown,
-    /// Every row with its numbers; schemas/comparison.schema.json.
+    /// Every row with its numbers; schema: breme schema comparison.
     Json,
     /// A test case for each gated row, for CI servers.
     Junit,

@@ -43,7 +43,7 @@ pub enum ReportFormat {
     Html,
     /// For a pull request.
     Markdown,
-    /// Run, judgement and every trial; schemas/report.schema.json.
+    /// Run, judgement and every trial; schema: breme schema report.
     Json,
     /// A test case for each hypothesis, for CI servers.
     Junit,

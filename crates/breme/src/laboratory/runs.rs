@@ -31,7 +31,7 @@ const AFTER_HELP: &str = "Examples:
 pub(super) fn list(args: &RunsArgs) -> Result<u8, Failure> {
     let runs = journal::list(&args.folder).map_err(Failure::run)?;
     if runs.is_empty() {
-        eprintln!("no run in {}", args.folder.display());
+        eprintln!("there are no runs in {}", args.folder.display());
     }
     output::write(|out| runs.iter().try_for_each(|(folder, head)| print_run(out, folder, head, args.json)))?;
     Ok(0)

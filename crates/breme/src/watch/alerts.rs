@@ -63,7 +63,7 @@ fn send_all(alerts: &mpsc::Receiver<Value>, webhook: Option<&Receiver>, file: Op
         if let Some(file) = file
             && let Err(error) = append(file, &format!("{alert}\n"))
         {
-            eprintln!("breme watch: alert.file {file}: {error}");
+            eprintln!("breme watch: alert.file {file}: cannot be written: {error}");
         }
         // At the end an unreachable webhook delays the exit once, not once per alert.
         if let Some(receiver) = webhook.filter(|_| is_reachable || !is_ending.load(Ordering::SeqCst)) {

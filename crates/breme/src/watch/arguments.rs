@@ -26,7 +26,7 @@ Documentation: docs/WATCH.md.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct WatchArgs {
-    /// Watch file (TOML; schemas/watch.schema.json)
+    /// Watch file (TOML; schema: breme schema watch)
     #[arg(value_name = "FILE", required = true)]
     pub(super) file: Option<PathBuf>,
 

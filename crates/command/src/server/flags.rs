@@ -67,8 +67,8 @@ pub struct ConnectionFlags {
     #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "10s", value_parser = units::duration, help_heading = "Limits")]
     handshake_timeout: Duration,
 
-    /// Maximum number of connections per thread with the drivers uring and events [default: 16384, or what the file
-    /// descriptor limit allows]
+    /// Connection limit per thread with the drivers uring and events [default: 16384, or what the file descriptor limit
+    /// allows]
     #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = "Limits")]
     max_connections: Option<usize>,
 

@@ -357,8 +357,9 @@ impl Questions<'_> {
             super::resolve::check_duration(at.value.0, &at.span, self.collector);
         }
         if let Some(at) = file.long.as_ref().filter(|_| long < short) {
-            self.collector
-                .note(&at.span, format!("the long trials ({long:?}) are shorter than the short ones ({short:?})"));
+            let problem =
+                format!("the long trials ({long:?}) are shorter than the short ones ({short:?}); raise `long`");
+            self.collector.note(&at.span, problem);
         }
         let (factor, range) = factor?;
         let precision = file.precision.map_or(PRECISION_DEFAULT, |share| share.0);

@@ -332,7 +332,7 @@ impl<'a> Resolver<'a, '_> {
         let within = file.within.map_or(READY_WITHIN, |within| within.0);
         let checks = [file.port == Some(true), file.get.is_some(), file.line.is_some()];
         if checks.iter().filter(|is_named| **is_named).count() > 1 {
-            self.collector.note(span, "`port`, `get` and `line` exclude each other");
+            self.collector.note(span, "`port`, `get` and `line` exclude each other; keep one of them");
         }
         let status = file.status.as_ref();
         if let Some(status) = status.filter(|status| !(100..600).contains(&status.value.0)) {

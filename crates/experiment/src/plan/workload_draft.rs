@@ -117,7 +117,9 @@ impl Resolver<'_, '_> {
         if let (Some((start, span)), Some((rate, _))) = (by_start, by_rate)
             && start != rate
         {
-            let problem = format!("it starts when `{rate}` has ended, since its rate is a share of that of `{rate}`");
+            let problem = format!(
+                "it starts when `{rate}` has ended, since its rate is a share of that of `{rate}`; remove start_after"
+            );
             self.collector.note(span, problem);
         }
         by_start.or(by_rate).map(|(name, _)| name.clone())
