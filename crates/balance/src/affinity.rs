@@ -6,7 +6,6 @@ use std::time::Duration;
 use crate::GroupError;
 use crate::error::AFFINITY_KEY_BYTES_MIN;
 
-/// How affinity works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Affinity {
     Insert {

@@ -4,9 +4,9 @@
 //! it reveals nothing about the upstream, and the tag of another cannot be forged. Or it follows the route that an
 //! application appends to its own cookie, as Tomcat does: `JSESSIONID=0A1B2C.node1`.
 //!
-//! If a name occurs several times, **the first value that names an upstream of the group counts**: a cookie planted by
-//! others (for another path, from a neighbouring domain) has no effect if it is invalid, and does not make the client
-//! get a new cookie with every response.
+//! If a name occurs several times, **the first value that names an upstream of the group counts**. So an invalid cookie
+//! planted by others (for another path, from a neighbouring domain) has no effect, and the client does not get a new
+//! cookie with every response.
 
 use std::fmt::Write;
 use std::sync::Arc;

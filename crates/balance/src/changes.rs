@@ -1,4 +1,4 @@
-//! A bounded list of a group's changes, for logs and metrics.
+//! Events of a group, for logs and metrics, in a bounded list.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -23,14 +23,13 @@ pub struct Change {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// It was added to the list.
     Added,
     Removed,
     /// It gets no new clients.
     Drained,
     /// It gets new clients again.
     Undrained,
-    /// Its health checks failed, the last one with this outcome.
+    /// Its health checks failed; this is the last outcome.
     Down(CheckOutcome),
     /// Its health checks succeed again.
     Up,
@@ -56,7 +55,7 @@ pub enum Event {
 /// Why an upstream was ejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EjectionReason {
-    /// This many consecutive failures.
+    /// Consecutive failures.
     FailuresInRow(u32),
     /// The share of failures in a window.
     FailureShare {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::UpstreamId;
 
-/// Properties of a request that a choice depends on.
+/// What a choice depends on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hints<'a> {
     /// The key of consistent hashing, a hash of the target or the client's address. All its bits should be random.
@@ -26,7 +26,6 @@ pub struct Hints<'a> {
 pub struct Choice {
     pub upstream: UpstreamId,
     pub address: SocketAddr,
-    /// Use TLS.
     pub tls: bool,
     pub name: Arc<str>,
     /// The upstream named by the request's cookies. If it was full, the next choice for the request needs it.

@@ -20,7 +20,6 @@ use crate::{Group, GroupError, GroupSettings, UpstreamId, UpstreamSettings};
 pub struct UpstreamState {
     pub id: UpstreamId,
     pub name: Arc<str>,
-    /// Uses TLS.
     pub tls: bool,
     pub addresses: Vec<SocketAddr>,
     pub weight: u32,
@@ -29,19 +28,14 @@ pub struct UpstreamState {
     pub is_draining: bool,
     /// The effective part of its weight in percent: less than 100 during slow start.
     pub weight_percent: u32,
-    /// Outstanding requests.
     pub outstanding: u32,
-    /// The latency estimate.
     pub latency: Option<Duration>,
-    /// Outcomes of its requests.
     pub totals: UpstreamTotals,
-    /// Outcomes of its health checks.
     pub checks: CheckTotals,
     /// Ejections so far.
     pub ejections: u64,
 }
 
-/// The status of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpstreamStatus {
     /// Healthy, or not yet checked.
@@ -60,7 +54,6 @@ pub enum UpstreamStatus {
 }
 
 impl UpstreamStatus {
-    /// The name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -7,7 +7,6 @@ pub const WEIGHT_MAX: u32 = 256;
 /// The shortest key of affinity cookies.
 pub(crate) const AFFINITY_KEY_BYTES_MIN: usize = 16;
 
-/// An error in settings.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum GroupError {
@@ -31,7 +30,6 @@ pub enum GroupError {
     /// RFC 6265, 4.1.1.
     #[error("{0:?} is not a valid cookie name; use letters, digits and - _ . ! # $ % & ' * + ^ ` | ~")]
     CookieName(String),
-    /// It would not be secure.
     #[error("the key of the affinity cookie must have at least {min} bytes", min = AFFINITY_KEY_BYTES_MIN)]
     ShortKey,
     #[error(

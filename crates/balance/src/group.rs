@@ -1,4 +1,4 @@
-//! A group of equivalent upstreams, from which each request chooses one.
+//! The choice of an upstream for each request.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -14,7 +14,7 @@ use crate::snapshot::{AdmittedClients, Candidate, Snapshot};
 use crate::upstream::UpstreamOutcome;
 use crate::{Choice, GroupError, GroupSettings, Hints, NoChoice, UpstreamId, UpstreamSettings};
 
-/// Choices repeated because another request took the last slot at the same time.
+/// How often a choice is repeated because another request took the last slot.
 const CLAIMS_MAX: usize = 4;
 
 /// A group of equivalent upstreams, shared by all shards.
@@ -41,8 +41,6 @@ enum AffinityMatch {
 }
 
 impl Group {
-    /// A group of these upstreams.
-    ///
     /// # Errors
     /// If the settings or the list are invalid.
     pub fn new(settings: GroupSettings, upstreams: Vec<UpstreamSettings>) -> Result<Self, GroupError> {
@@ -125,7 +123,7 @@ impl Group {
     pub fn finished(&self, now: Instant, upstream: UpstreamId, outcome: UpstreamOutcome) -> bool {
         let snapshot = self.snapshot.load();
         let has_capacity = snapshot.rules.outstanding_max > 0;
-        // It may be gone from the snapshot, if it was removed without outstanding requests.
+        // None: it was removed without outstanding requests.
         let Some(slot) = snapshot.slot(upstream) else { return has_capacity };
         let Snapshot { rules, .. } = &**snapshot;
         slot.upstream.release();

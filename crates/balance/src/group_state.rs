@@ -1,5 +1,5 @@
-//! The rarely changing state of a group, protected by a lock that requests never take: the list, health and ejection of
-//! its upstreams, and the construction of snapshots.
+//! What changes rarely in a group: the list, health and ejection of its upstreams. It is behind a lock that requests
+//! never take; they read snapshots, which are built here.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,7 +21,6 @@ use crate::{GroupError, GroupSettings, UpstreamSettings};
 /// With this many removed upstreams that still have outstanding requests, the list cannot be changed.
 pub const LEAVING_MAX: usize = 4096;
 
-/// The list and the state of its upstreams.
 #[derive(Debug)]
 pub(crate) struct GroupState {
     pub(crate) settings: GroupSettings,
@@ -349,7 +348,6 @@ impl UpstreamRecord {
         &self.addresses
     }
 
-    /// The current address.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.upstream.address(&self.addresses)
     }
@@ -395,7 +393,7 @@ impl UpstreamRecord {
         }
     }
 
-    /// Restores it as if it were new.
+    /// Forgets its failures and latency, and begins a slow start.
     pub(crate) fn restart(&mut self, now: Instant) {
         self.upstream.reset();
         self.slow_since = Some(now);

@@ -1,4 +1,4 @@
-//! Active health checks as pure state: what is due, and what results mean. The proxy performs them.
+//! Active health checks: what is due, and what results mean. The proxy performs them.
 //!
 //! An upstream is up until its first check has ended, which decides alone, so that a dead server is detected at once
 //! when a proxy starts. From then on `fall` consecutive failures take it out and `rise` consecutive successes restore
@@ -24,11 +24,10 @@ pub struct Check {
     /// For [`Group::check_done`](crate::Group::check_done).
     pub id: CheckId,
     pub address: SocketAddr,
-    /// Use TLS.
     pub tls: bool,
     /// The upstream's authority.
     pub name: Arc<str>,
-    /// It fails without a response by then.
+    /// Without a response by then it has failed.
     pub deadline: Instant,
 }
 
@@ -39,16 +38,14 @@ pub struct CheckId {
     pub(crate) serial: u64,
 }
 
-/// The outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckOutcome {
-    /// A response.
-    Responded { status: u16 },
-    /// Connecting failed.
+    Responded {
+        status: u16,
+    },
     ConnectFailed,
     /// The connection was closed, or the response was invalid.
     ConnectionLost,
-    /// The deadline passed.
     TimedOut,
 }
 
@@ -63,7 +60,6 @@ impl fmt::Display for CheckOutcome {
     }
 }
 
-/// The state of an upstream's health checks.
 #[derive(Debug, Default)]
 pub(crate) struct CheckState {
     pub(crate) is_down: bool,
@@ -75,7 +71,6 @@ pub(crate) struct CheckState {
     pub(crate) totals: CheckTotals,
 }
 
-/// Results of an upstream's checks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckTotals {
     /// Good responses.
@@ -84,7 +79,6 @@ pub struct CheckTotals {
     pub failed: u64,
 }
 
-/// A running check.
 #[derive(Clone, Copy, Debug)]
 struct PendingCheck {
     serial: u64,
@@ -114,7 +108,6 @@ impl CheckState {
         self.pending.is_none() && self.due <= now
     }
 
-    /// The running check has passed its deadline.
     pub(crate) fn is_overdue(&self, now: Instant) -> bool {
         self.pending.is_some_and(|pending| pending.deadline <= now)
     }
@@ -133,7 +126,6 @@ impl CheckState {
         deadline
     }
 
-    /// Whether this is the running check.
     pub(crate) fn is_current(&self, serial: u64) -> bool {
         self.pending.is_some_and(|pending| pending.serial == serial)
     }

@@ -1,4 +1,4 @@
-//! The policies by which a request without affinity gets its upstream.
+//! Load-balancing policies, for requests without affinity.
 //!
 //! - **Round robin**: the next slot of a prepared cycle ([`crate::rotation`]).
 //! - **Least outstanding**: the fewest outstanding requests per weight; among equals one at random, in proportion to
@@ -27,7 +27,6 @@ const PAIRS_MAX: usize = 3;
 /// above all known ones.
 const LATENCY_UNKNOWN: u64 = 1 << 34;
 
-/// One request's selection.
 pub(crate) struct Selection<'a> {
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) now: Instant,
@@ -36,7 +35,7 @@ pub(crate) struct Selection<'a> {
 }
 
 impl<'a> Selection<'a> {
-    /// The candidate by the group's policy; None if none is available.
+    /// None if no candidate is available.
     pub(crate) fn pick(&self, turns_taken: &AtomicU32, random: &mut Random) -> Option<&'a Candidate> {
         match (self.snapshot.rules.policy, &*self.snapshot.candidates) {
             (_, []) => None,

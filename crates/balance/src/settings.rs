@@ -10,16 +10,14 @@ use crate::{Affinity, GroupError, StatusSet};
 /// The largest bound of consistent hashing; a larger one has no effect.
 const HASH_LOAD_PERCENT_MAX: u32 = 10_000;
 
-/// One upstream server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamSettings {
     /// The authority of its URL, `host:port`. With `tls` it identifies the upstream in a later list.
     pub name: String,
-    /// Use TLS.
     pub tls: bool,
     /// The first address is used until connecting fails, then the next. Empty: unknown, so it gets no requests.
     pub addresses: Vec<SocketAddr>,
-    /// Its weight, from 1 to [`WEIGHT_MAX`].
+    /// From 1 to [`WEIGHT_MAX`].
     pub weight: u32,
     /// Its route in an application's cookie ([`Affinity::Follow`]); None: its name.
     pub route: Option<String>,
@@ -50,7 +48,6 @@ pub struct GroupSettings {
 /// Load balancing policies. All respect weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Policy {
-    /// In turn.
     #[default]
     RoundRobin,
     /// The fewest outstanding requests per weight.
@@ -61,7 +58,6 @@ pub enum Policy {
     ConsistentHash,
 }
 
-/// Settings of health checks.
 #[derive(Clone, Debug)]
 pub struct HealthSettings {
     /// The path of the request, including `/`.
@@ -97,7 +93,7 @@ impl Default for HealthSettings {
     }
 }
 
-/// Settings of ejection.
+/// Passive health checks: upstreams that fail requests get none for a while.
 #[derive(Clone, Debug)]
 pub struct EjectionSettings {
     /// Consecutive failures; 0 disables this rule.
@@ -150,8 +146,6 @@ impl Default for GroupSettings {
 }
 
 impl GroupSettings {
-    /// Validates the settings.
-    ///
     /// # Errors
     /// The first invalid setting.
     pub fn check(&self) -> Result<(), GroupError> {
@@ -202,7 +196,6 @@ fn first_fault(faults: &[(bool, &'static str, &'static str)]) -> Result<(), Grou
     }
 }
 
-/// Validates a list of upstreams.
 pub(crate) fn check_upstreams(upstreams: &[UpstreamSettings]) -> Result<(), GroupError> {
     match upstreams.len() {
         0 => return Err(GroupError::NoUpstream),

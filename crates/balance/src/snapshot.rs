@@ -1,7 +1,7 @@
 //! An immutable snapshot of the group, as requests read it.
 //!
-//! What changes rarely (health, weights, addresses, cookies) is prepared when it changes and put into a new snapshot,
-//! which replaces the old one with a single store. A request reads one snapshot, takes no lock and allocates nothing.
+//! When health, weights, addresses or cookies change, which is rare, a new snapshot replaces the old one with a single
+//! store. A request reads one snapshot, takes no lock and allocates nothing.
 //! What changes with each request is in [`Upstream`], which outlives snapshots.
 
 use std::net::SocketAddr;

@@ -15,20 +15,17 @@ pub struct StatusSet {
 }
 
 impl StatusSet {
-    /// A range of status codes.
     #[must_use]
     pub fn from_range(range: RangeInclusive<u16>) -> Self {
         Self { ranges: vec![range] }
     }
 
-    /// Whether it contains a status.
     #[must_use]
     pub fn contains(&self, status: u16) -> bool {
         self.ranges.iter().any(|range| range.contains(&status))
     }
 }
 
-/// The text is not a set of statuses.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{part:?} is not a status, range or class; write 200, 200-399 or 2xx, separated by commas, from 100 to 599")]
 pub struct StatusSetError {

@@ -1,4 +1,4 @@
-//! The settings and the store, shared by all requests.
+//! The cache: its settings and its store.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::fill::Fills;
 use crate::settings::CacheSettings;
 use crate::store::Store;
 
-/// The smallest useful memory size.
+/// A smaller store would hold hardly any response.
 const MEMORY_BYTES_MIN: u64 = 64 * 1024;
 
 /// A shared cache for all shards of a process.
@@ -77,14 +77,14 @@ impl Cache {
         &self.settings
     }
 
-    /// Whether a response header is for this cache only (`Surrogate-Key`) and not sent to clients.
+    /// Whether a response header is not sent to clients ([`CacheSettings::hides_keys`]).
     #[must_use]
     pub fn is_hidden_field(&self, name: &str) -> bool {
         let CacheSettings { hides_keys, key_fields, .. } = &self.settings;
         *hides_keys && key_fields.iter().any(|candidate| candidate.eq_ignore_ascii_case(name))
     }
 
-    /// `lines` without the headers that are hidden from clients.
+    /// `lines` without [hidden](Self::is_hidden_field) headers.
     #[must_use]
     pub fn client_lines<'l>(&self, lines: &'l FieldBlock) -> Cow<'l, FieldBlock> {
         let is_hidden_field = |name: &[u8]| std::str::from_utf8(name).is_ok_and(|name| self.is_hidden_field(name));

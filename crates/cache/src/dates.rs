@@ -1,7 +1,7 @@
 //! Dates in header fields (RFC 9110, 5.6.7), parsed by the rules for caches.
 //!
-//! Case-insensitive (RFC 9111, 4.2), unlike other date parsers. The day name need only be a valid name, since it is
-//! redundant. Everything else is strict: other formats are no date, and no date means stale.
+//! Letters match in either case (RFC 9111, 4.2). The day name is not compared with the date, which makes it redundant.
+//! Everything else is strict: a value in another format is no date, and a response without a valid date is stale.
 
 use breme_base::UnixSeconds;
 
@@ -17,7 +17,7 @@ const PIVOT_YEAR: u64 = 70;
 const EPOCH_YEAR: u64 = 1970;
 const DAY_S: u64 = 24 * 3600;
 
-/// The date in a field that occurs exactly once.
+/// None unless the field occurs exactly once.
 pub(crate) fn date(fields: &impl FieldValues, name: &str) -> Option<UnixSeconds> {
     let mut lines = fields.values(name);
     let (Some(value), None) = (lines.next(), lines.next()) else { return None };

@@ -1,4 +1,4 @@
-//! Decides on each request: respond from the store, wait for another request, or forward it.
+//! The lookup: respond from the store, wait for another request, or forward.
 
 mod miss;
 mod reuse;
@@ -25,7 +25,7 @@ use crate::status::{CacheStatus, Forwarded};
 use crate::vary::CookieRules;
 
 impl Cache {
-    /// Looks up a request. If it has to wait, `waiter` is woken.
+    /// If the request has to wait, `waiter` is woken.
     #[must_use]
     pub fn look_up(self: &Arc<Self>, request: &Request<'_, '_>, now: Now, waiter: Waiter) -> CacheDecision {
         let Request { method, has_body, .. } = *request;
@@ -48,7 +48,7 @@ impl Cache {
         }
     }
 
-    /// For a request that bypasses the cache. Unsafe methods still invalidate stored responses.
+    /// Forwards a request past the cache. Unsafe methods still invalidate stored responses.
     #[must_use]
     pub fn bypass(self: &Arc<Self>, request: &Request<'_, '_>) -> Forward {
         match request.method {
@@ -118,8 +118,8 @@ impl Cache {
 }
 
 impl Follower {
-    /// Looks the request up again after [`Retry`](crate::FollowerPoll::Retry) or the deadline. It may follow another
-    /// fill until the same deadline.
+    /// Repeats the lookup, after [`Retry`](crate::FollowerPoll::Retry) or the deadline. Until that deadline the request
+    /// may follow another fill.
     #[must_use]
     pub fn retry(self, now: Now) -> CacheDecision {
         let (cache, pending, wait_options) = self.into_retry(now.instant);
@@ -148,8 +148,8 @@ fn is_equivalent(name: &str, candidate: &str) -> bool {
 const CONNECTION_OPTIONS: [&str; 8] =
     ["close", "keep-alive", "te", "upgrade", "http2-settings", "proxy-connection", "trailer", "transfer-encoding"];
 
-/// Whether Connection lists other headers. They are not forwarded, so the response must not be stored for requests that
-/// have them and match its Vary.
+/// Whether Connection lists other headers. They are not forwarded, so the response was made without them: it must not
+/// be stored as the variant of a request that has them.
 fn has_custom_option(fields: Fields<'_, '_>) -> bool {
     let mut options =
         fields.all("Connection").flat_map(|value| value.split(|&byte| byte == b',')).map(<[u8]>::trim_ascii);

@@ -7,7 +7,7 @@ use breme_http::list_members;
 
 use crate::fields::FieldValues;
 
-/// More than RFC 9111, 1.2.2, requires, and small enough to add without overflow.
+/// RFC 9111, 1.2.2. Sums of two do not overflow.
 pub(crate) const SECONDS_MAX: u32 = 1 << 31;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl ResponseDirectives {
 }
 
 impl RequestDirectives {
-    /// `Pragma: no-cache` is deprecated and ignored; clients that mean it send Cache-Control too.
+    /// `Pragma: no-cache` is deprecated (RFC 9111, 5.4) and ignored; clients that mean it send Cache-Control too.
     pub(crate) fn read(fields: &impl FieldValues) -> Self {
         parse_directives(fields, Self::add)
     }
@@ -115,7 +115,7 @@ fn parse_directives<D: Default>(fields: &impl FieldValues, mut add: impl FnMut(&
     directives
 }
 
-/// All directives of all lines: name and value.
+/// Names and values of the directives of all lines.
 fn members(fields: &impl FieldValues) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
     fields.values("cache-control").flat_map(list_members).map(|member| {
         let equals = member.iter().position(|&byte| byte == b'=');

@@ -1,4 +1,4 @@
-//! Access to header values in a received head, in stored lines or in a saved request.
+//! Header values of a received head, of stored lines, or of a saved request.
 
 use breme_http::{FieldBlock, Fields};
 
@@ -31,7 +31,7 @@ impl FieldValues for FieldBlock {
     }
 }
 
-/// The request headers that are forwarded upstream and so may select a variant.
+/// The request headers that are forwarded upstream. Only these select a variant.
 pub(crate) struct ForwardedFields<'r, 'a, 'f>(pub(crate) &'r Request<'a, 'f>);
 
 impl FieldValues for ForwardedFields<'_, '_, '_> {
@@ -53,7 +53,7 @@ pub(crate) fn lines(block: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// The forwarded headers of a pending request, as lines in one buffer. No value contains LF.
+/// The forwarded headers of a waiting request, in one buffer. No value contains LF.
 #[derive(Clone, Debug)]
 pub(crate) struct SavedFields {
     lines: Box<[u8]>,

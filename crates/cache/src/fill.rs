@@ -1,4 +1,4 @@
-//! Fills: responses being fetched, and the requests that wait for them (request collapsing; RFC 9111, 4).
+//! Fills: responses being fetched, and the requests that wait for them (request coalescing; RFC 9111, 4).
 //!
 //! The first request for a response that is not stored is forwarded and fills; later ones follow. Nothing polls: a
 //! follower that has read everything waits, and the fill wakes it with the next piece. If the response turns out to be
@@ -37,7 +37,7 @@ pub(crate) type Shard = store::Shard<Fills>;
 pub(crate) struct Fill {
     pub(crate) key: Box<[u8]>,
     record: Arc<FillRecord>,
-    /// Number of group purges when it started.
+    /// How many group purges there had been when it started.
     pub(crate) purges: u64,
     is_open: AtomicBool,
     is_purged: AtomicBool,
@@ -49,13 +49,13 @@ pub(crate) struct Fill {
 /// The part of a fill that outlives it: followers of its predecessor may look it up late.
 #[derive(Debug)]
 struct FillRecord {
-    /// The variant that the response is expected to have, from earlier responses; empty if unknown.
+    /// The variant that the response will have if it varies as earlier ones did; empty if unknown.
     expected: Box<[u8]>,
     /// Set before the fill is closed, if it failed for all requests.
     failure: OnceLock<FailureInfo>,
 }
 
-/// Fills per key; further requests are passed. Each lookup of the key scans them all.
+/// Limit of fills per key; further requests are passed. Each lookup of the key scans them.
 const KEY_FILLS_MAX: usize = 256;
 
 /// Makes a fill visible to purges and followers. None if the key has too many.
@@ -68,7 +68,7 @@ pub(crate) fn register(shard: &mut Shard, key_hash: u64, fill: Arc<Fill>) -> Opt
     Some(fill)
 }
 
-/// Memory of a fill, without the body.
+/// Memory charged for a fill, without the body.
 pub(crate) const FILL_BYTES: u64 = 1024;
 
 #[derive(Debug)]
@@ -136,7 +136,7 @@ pub(crate) struct Subscription {
     pub(crate) position: u64,
     pub(crate) has_begun: bool,
     pub(crate) is_waiting: bool,
-    /// It was too slow for a body that is too long to store.
+    /// The body is too long to store, and the follower fell behind its window.
     pub(crate) is_cut_off: bool,
 }
 
@@ -211,8 +211,7 @@ impl Fill {
         may_join.then(|| inner.subscription(Subscription::new(waiter)))
     }
 
-    /// Subscribes a reader that already has `position` bytes. Not for partial content: merging may change where it
-    /// starts.
+    /// Subscribes a reader that already has `position` bytes. Not to partial content: merging may move its start.
     pub(crate) fn subscribe_at(&self, position: u64, waiter: Waiter) -> Option<usize> {
         let mut inner = self.lock();
         let is_whole = |stream: &StreamedResponse| stream.is_storable && stream.status != 206;
@@ -229,7 +228,7 @@ impl Fill {
         }
     }
 
-    /// If this fill and its successor both failed: the second failure, with a subscription here. Without it each
+    /// If this fill and its successor both failed: a subscription to this one, and the second failure. Otherwise each
     /// follower that wakes late would start another request.
     pub(crate) fn subscribe_after_two_failures(
         &self,
@@ -243,7 +242,7 @@ impl Fill {
         Some((inner.subscription(Subscription::new(waiter)), failure))
     }
 
-    /// Records a failure before the fill is closed, so that a request finds either an open fill or its failure.
+    /// Called before the fill is closed, so that a request finds either an open fill or its failure.
     pub(crate) fn record_failure(&self, error: &FetchError) {
         if let FetchError::NoResponse(failure) | FetchError::Unreachable(failure) = error
             && matches!(self.lock().phase, FillPhase::AwaitingHead)
@@ -278,8 +277,8 @@ impl Fill {
         inner.wake(wakes);
     }
 
-    /// Appends to a body that is too long to store. Only the window that current followers have not read is kept. False
-    /// if there are none.
+    /// Appends to a body that is too long to store, of which only what current followers have not read is kept, up to
+    /// the window. False if there is no follower.
     pub(crate) fn push_overlong(&self, bytes: &[u8], window_bytes: usize, wakes: &mut Wakes) -> bool {
         let mut inner = self.lock();
         inner.discard_read(bytes.len(), window_bytes, wakes);
@@ -355,8 +354,8 @@ impl FillProgress {
         }
     }
 
-    /// Discards what all followers have read; cuts off those that are more than the window behind. No new follower can
-    /// join.
+    /// Discards what all followers have read, and cuts off those that are more than the window behind. From now on no
+    /// follower can join.
     fn discard_read(&mut self, coming: usize, window_bytes: usize, wakes: &mut Wakes) {
         let Some(stream) = &mut self.stream else { return };
         stream.is_storable = false;

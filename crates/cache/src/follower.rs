@@ -99,7 +99,7 @@ impl Follower {
         }
     }
 
-    /// A follower that already knows that both fills failed.
+    /// The fill and its successor have both failed.
     pub(crate) fn with_failure(mut self, failure: FailureInfo) -> Self {
         self.failure = Some(failure);
         self
@@ -218,7 +218,6 @@ impl Follower {
 }
 
 impl PendingRequest {
-    /// What a follower of a failed fill does.
     fn fail(&mut self, error: &FetchError) -> FollowerPoll {
         match error {
             FetchError::Request => FollowerPoll::Retry,

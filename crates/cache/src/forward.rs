@@ -1,7 +1,7 @@
 //! A request forwarded upstream, and what its response does to the store.
 //!
-//! Every request without a cached response has one, whatever its method. It receives upstream's response and decides
-//! what the client gets.
+//! Every request without a cached response has a [`Forward`], whatever its method. It receives upstream's response, and
+//! decides whether the client gets that one or a stored one.
 
 mod body;
 mod head;
@@ -22,7 +22,7 @@ use crate::request::{FetchError, Now, ResponseHead, Waiter, Wakes};
 use crate::status::{CacheStatus, Forwarded};
 use crate::store::StoredResponse;
 
-/// If the client disconnects, a fill continues if no more than this is missing.
+/// If the client disconnects, a fill continues if at most this much is missing.
 const FINISH_WITHIN_BYTES: u64 = 256 * 1024;
 #[derive(Debug)]
 pub struct Forward {
@@ -128,15 +128,14 @@ impl Forward {
         self.conditions.as_ref()
     }
 
-    /// For a relayed response; valid after [`handle_head`](Self::handle_head).
+    /// The Cache-Status of a relayed response, after [`handle_head`](Self::handle_head).
     #[must_use]
     pub const fn cache_status(&self) -> CacheStatus {
         self.cache_status
     }
 
     /// A follower that continues from the current position of the body at its own pace; `waiter` is woken when there is
-    /// more. None if the body may not stay readable: if it is not stored and shared, or of unknown length, which may
-    /// turn out too long.
+    /// more. None if the body is not stored and shared, or of unknown length: it may grow too long to stay readable.
     #[must_use]
     pub fn reader(&self, waiter: Waiter) -> Option<Follower> {
         let ForwardKind::Fetch(fetch) = &self.work else { return None };
@@ -215,7 +214,8 @@ impl Forward {
         }
     }
 
-    /// No response, or it was aborted. Before the head, a stale response may be returned to send instead of an error.
+    /// There is no response, or it was aborted. Returns the stale response to send instead of an error, if one may be
+    /// served.
     pub fn handle_failure(mut self, now: Now, error: FetchError, wakes: &mut Wakes) -> Option<CachedResponse> {
         match &mut self.work {
             ForwardKind::Fetch(fetch) => fetch.handle_failure(now, self.cache_status, error, wakes),
@@ -244,7 +244,7 @@ impl Fetch {
         wakes: &mut Wakes,
     ) -> Option<CachedResponse> {
         let response = if self.has_head { None } else { self.stale_response(now, None, cache_status, wakes) };
-        // The client's own directives may have ruled out a stale response that others accept.
+        // This client may have ruled out a stale response that others accept.
         let error = if self.pending.directives.restricts() { FetchError::Request } else { error };
         self.finish(FillOutcome::Failed(error), wakes);
         response

@@ -68,7 +68,6 @@ impl Freshness {
     }
 }
 
-/// When the request was sent and when the response head was received.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResponseTimes {
     pub(crate) requested: Instant,

@@ -12,9 +12,9 @@ use parking_lot::Mutex;
 use crate::key::KeyHasher;
 use crate::structured_fields::PurgeNames;
 
-/// Upper bound for a membership: a group of its own, in two tables that have just grown.
+/// Upper bound of the memory of one membership: a group of its own, in two tables that have just grown.
 const MEMBERSHIP_BYTES: u64 = 256;
-/// Group purges recorded for responses in flight; beyond that such responses are not stored.
+/// Group purges recorded for responses in flight; beyond that, such responses with groups are not stored.
 const PURGES_MAX: usize = 4096;
 
 /// Hash of a group's name and origin.

@@ -43,7 +43,6 @@ impl Scheme {
     }
 }
 
-/// The normalised target URL of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Key {
     bytes: InlineBytes,

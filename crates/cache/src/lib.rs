@@ -5,25 +5,25 @@
 //!
 //! ```text
 //!                              ┌─ Respond   from the store (RespondAndRefresh: with a Forward to run in the background)
-//!   Cache::look_up(Request) ───┼─ Forward   send upstream, maybe with other conditions; feed it head, body, end or failure
+//!   Cache::look_up(Request) ───┼─ Forward   send upstream, perhaps with other conditions; pass it the response
 //!                              └─ Wait      another request is fetching it: a Follower streams its response
 //! ```
 //!
-//! Every request passes through the cache, also uncacheable ones: a response to POST invalidates stored ones. Calls
-//! return [`Wakes`], the waiting requests that the caller must wake.
+//! Uncacheable requests pass through the cache too: a response to POST invalidates stored ones. Calls return [`Wakes`],
+//! the waiting requests that the caller must wake.
 //!
 //! | file | contents |
 //! |---|---|
-//! | `request`, `fields` | requests, their headers, and what the cache keeps of them while they wait |
+//! | `request`, `pending_request`, `fields` | requests, and what is kept of them while they wait |
 //! | `key` | cache keys |
 //! | `directives`, `structured_fields`, `dates` | parsers: Cache-Control, structured fields (RFC 9651), dates |
 //! | `freshness`, `storability` | freshness lifetime; whether a response may be stored |
-//! | `vary` | variants |
-//! | `validation`, `ranges`, `partial_content` | conditional requests, range requests, stored 206 responses |
+//! | `vary` | variants of a URL |
+//! | `validation`, `ranges`, `partial_content` | conditional requests and 304, range requests, stored 206 responses |
 //! | `invalidation`, `groups`, `purge` | invalidation by unsafe requests, surrogate keys, purging |
 //! | `store` | the bounded store: shards, S3-FIFO, memory budget |
-//! | `decision` | lookup: respond, forward or wait |
-//! | `fill`, `forward`, `follower` | responses being fetched, and the requests that wait for them |
+//! | `decision` | lookup: respond, forward or wait; `stale-while-revalidate` |
+//! | `fill`, `forward`, `follower` | responses being fetched; request coalescing; `stale-if-error` |
 //! | `cached_response`, `status` | the response to the client, and Cache-Status |
 
 mod cache;

@@ -13,7 +13,7 @@ use crate::ranges::describes_sent_bytes;
 use crate::store::{ReuseTerms, StoredResponse};
 use crate::validation::if_range_holds;
 
-/// A part is merged with one of at most this many times its length, since merging copies both,
+/// Merging copies both parts, so a part is merged only with one of at most this many times its length,
 const MERGE_RATIO_MAX: u64 = 16;
 /// or if the result is at most this long.
 const MERGE_BYTES_FREE: u64 = 64 * 1024;

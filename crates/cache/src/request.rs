@@ -1,6 +1,4 @@
-//! The interface to the cache: requests, response heads, errors, wake-ups.
-//!
-//! A request is borrowed for the call. Pending requests are [saved](crate::fields::SavedFields).
+//! What callers pass to the cache: requests, response heads, errors. A request is borrowed for the call only.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -31,8 +29,7 @@ pub struct Request<'a, 'f> {
     /// What follows the first `?`, as received.
     pub query: Option<&'a str>,
     pub fields: Fields<'a, 'f>,
-    /// Headers that the proxy removes or replaces before forwarding, since the client is not trusted. They count as
-    /// absent for Vary: the forwarded value must depend only on the target.
+    /// Headers that the proxy removes or replaces, since it does not trust the client. For Vary they count as absent.
     pub is_stripped: fn(&str) -> bool,
     /// A GET with a body is passed, and its response not stored.
     pub has_body: bool,
@@ -67,7 +64,6 @@ pub type FailureInfo = Arc<dyn Any + Send + Sync>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Waiter {
     pub shard: usize,
-    /// Passed to the shard.
     pub message: u64,
 }
 

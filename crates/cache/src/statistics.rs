@@ -1,4 +1,4 @@
-//! Statistics of the cache.
+//! Statistics of the cache, and its most requested responses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,11 +15,10 @@ pub struct Statistics {
     /// Used memory.
     pub bytes: u64,
     pub bytes_max: u64,
-    /// Total.
+    /// Since the start, like `evicted` and `purged`.
     pub inserted: u64,
-    /// Total.
     pub evicted: u64,
-    /// Purged or invalidated responses, total.
+    /// Purged or invalidated responses.
     pub purged: u64,
     /// Responses being fetched.
     pub fills: u64,

@@ -1,4 +1,4 @@
-//! Support for unit tests.
+//! Fixtures of the unit tests.
 
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};

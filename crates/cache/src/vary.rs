@@ -1,4 +1,4 @@
-//! Vary (RFC 9111, 4.1): selects among the variants of a URL by request headers.
+//! Vary (RFC 9111, 4.1): variants of a URL, selected by request headers.
 //!
 //! Values are normalised: several lines are one list, blanks around commas are ignored, and for negotiation headers so
 //! are case and order. A variant is encoded as `name NUL value LF`, or `name LF` for an absent header; names and values
@@ -10,7 +10,7 @@ use crate::fields::FieldValues;
 use crate::inline_bytes::InlineBytes;
 use crate::settings::CacheSettings;
 
-/// A response that varies by more headers is not stored.
+/// Responses that vary by more headers are not stored.
 const NAMES_MAX: usize = 16;
 /// Longer lists are not sorted.
 const SORTED_MAX: usize = 32;

@@ -1,4 +1,4 @@
-//! A plain, strict parser of responses. Shares no code with the servers that it tests.
+//! A strict parser of responses, which shares no code with the servers that it tests.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub struct Answer {
     pub interim: usize,
 }
 
-/// Why bytes are not responses.
+/// The bytes are not responses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable {
     pub why: String,

@@ -1,4 +1,4 @@
-//! A case, its delivery, and its evaluation.
+//! A case, the segmentation of its bytes, and the evaluation of the responses.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -31,7 +31,7 @@ pub enum Expect {
     ServedThenRefused(&'static [u16]),
 }
 
-/// The segmentation of the bytes into writes.
+/// How the bytes are split into writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
     Whole,
@@ -41,7 +41,6 @@ pub enum Delivery {
     Bytewise,
 }
 
-/// A failed case.
 #[derive(Debug)]
 pub struct Failure {
     pub name: &'static str,
@@ -57,7 +56,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Timeout of a case. Long, since it must not fail on a busy machine.
+/// Timeout of a case, so long that a busy machine does not exceed it.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Shows that a connection is still open, and ends it.
@@ -116,9 +115,9 @@ impl Case {
         let mut bytes = self.send.clone();
         bytes.extend_from_slice(PROBE);
         let mut answers = exchange(&bytes)?;
-        let probe = answers.pop().ok_or("nothing came back")?;
+        let probe = answers.pop().ok_or("no response")?;
         if probe.status != 200 || probe.content.len() != PROBE_CONTENT_BYTES {
-            return Err(format!("the connection did not live on: {:?} then {}", statuses(&answers), probe.status));
+            return Err(format!("the connection did not persist: {:?} then {}", statuses(&answers), probe.status));
         }
         compare(&answers, expected)
     }
@@ -131,15 +130,20 @@ impl Case {
         delivery: Delivery,
     ) -> Result<Vec<Answer>, String> {
         let mut stream = connect().map_err(|error| format!("connect: {error}"))?;
-        // A server may close before everything is sent; its response counts, not the failed write.
+        // If the server closes before everything is sent, its response counts and not the failed write.
         let _ = deliver(&mut stream, bytes, delivery);
         let mut received = Vec::new();
         match stream.read_to_end(&mut received) {
             Ok(_) => {}
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                return Err(format!("the server neither answered nor closed; so far {} bytes", received.len()));
+                return Err(format!(
+                    "the server neither responded nor closed the connection; received {} bytes",
+                    received.len()
+                ));
             }
-            Err(error) => return Err(format!("the answer was lost: {error}; so far {} bytes", received.len())),
+            Err(error) => {
+                return Err(format!("reading the response failed: {error}; received {} bytes", received.len()));
+            }
         }
         read_answers(&received, |index| self.heads.contains(&index)).map_err(|unreadable| unreadable.to_string())
     }
@@ -172,7 +176,7 @@ fn deliver(stream: &mut impl Write, bytes: &[u8], delivery: Delivery) -> io::Res
 fn compare(answers: &[Answer], expected: &[(u16, Option<Vec<u8>>)]) -> Result<(), String> {
     let wanted: Vec<u16> = expected.iter().map(|(status, _)| *status).collect();
     if statuses(answers) != wanted {
-        return Err(format!("answered {:?} instead of {wanted:?}", statuses(answers)));
+        return Err(format!("statuses {:?} instead of {wanted:?}", statuses(answers)));
     }
     for (answer, (_, content)) in answers.iter().zip(expected) {
         if let Some(content) = content
@@ -189,7 +193,7 @@ fn refused(answers: &[Answer], good: usize, allowed: &[u16]) -> Result<(), Strin
     let good_ones = answers.iter().take(good).all(|answer| answer.status == 200);
     match answers.get(good) {
         Some(last) if answers.len() == good + 1 && good_ones && allowed.contains(&last.status) => Ok(()),
-        _ => Err(format!("answered {seen:?} instead of {good} good ones and one of {allowed:?}, then the end")),
+        _ => Err(format!("statuses {seen:?} instead of {good} times 200 and one of {allowed:?}, then the end")),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::Direction;
 pub struct LinkCounts {
     /// Accepted client connections.
     pub connections: u64,
-    /// … for which the server could not be reached.
+    /// Client connections for which the server could not be reached.
     pub connects_failed: u64,
     /// Connections reset by the path.
     pub resets: u64,

@@ -65,7 +65,7 @@ impl Direction {
     }
 }
 
-/// A path with its counters.
+/// A path between clients and a server.
 #[derive(Clone, Debug)]
 pub struct Link {
     settings: Arc<Settings>,
@@ -80,7 +80,7 @@ impl Link {
         Ok(Self { settings: Arc::new(settings), counters: Arc::default() })
     }
 
-    /// The node. There is one, on one shard: its lines are shared by all connections.
+    /// There is one node, on one shard: all connections share its lines.
     #[must_use]
     pub fn node(&self) -> LinkNode {
         LinkNode::new(self.settings.clone(), self.counters.clone())

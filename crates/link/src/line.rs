@@ -1,4 +1,4 @@
-//! One direction of the path: whose turn it is, how long the line is busy, and random losses.
+//! One direction of the path: the order of flows, the bandwidth, delays and losses.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use breme_base::{Instant, Random, nanos};
 
 use crate::settings::{Bandwidth, SEGMENT_BYTES, Settings};
 
-/// The most losses of a segment: after that it is late by 255 time-outs.
+/// A segment is lost at most this often. It is then late by 255 time-outs.
 const LOSSES_MAX: u32 = 8;
 
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Line {
         if self.free_at > now { None } else { self.turns.pop_front() }
     }
 
-    /// The size of a flow's turn. If nothing is drawn per segment and no other flow waits, it is unlimited.
+    /// Bytes that a flow sends in its turn: unlimited if the path has no bandwidth, jitter, loss or resets.
     pub(crate) fn segment_bytes(&self) -> usize {
         let is_plain =
             self.bandwidth.is_none() && self.delay_spread.is_zero() && self.loss == 0.0 && self.resets == 0.0;

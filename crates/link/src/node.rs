@@ -101,7 +101,6 @@ impl LinkNode {
         }
     }
 
-    /// Does everything that is due.
     fn settle(&mut self, now: Instant, actions: &mut Actions) {
         loop {
             for direction in Direction::ALL {
@@ -182,7 +181,7 @@ impl LinkNode {
         actions.connect(ConnectTicket(index as u64), Endpoint::tcp(server));
     }
 
-    /// Allows the line to take what waits.
+    /// The handshake is complete: the line may take what waits.
     fn open_flow(&mut self, index: usize, direction: Direction) {
         let Some(pair) = self.pairs.get_mut(index) else { return };
         let line = &mut self.lines[direction.index()];
@@ -204,7 +203,7 @@ impl LinkNode {
         self.timers.set(timer_key(index, direction), flow.deadline());
     }
 
-    /// Delivers what has arrived.
+    /// Sends what has arrived to the sink.
     fn deliver(&mut self, now: Instant, index: usize, direction: Direction, actions: &mut Actions) {
         let Some(pair) = self.pairs.get_mut(index) else { return };
         let sink = pair.sink(direction);

@@ -46,13 +46,11 @@ pub struct Bandwidth {
 }
 
 impl Bandwidth {
-    /// How long this many bytes occupy the line.
     pub(crate) fn time_for(self, bytes: usize) -> Duration {
         let nanos = bytes as u128 * 8 * 1_000_000_000 / u128::from(self.bits_per_second);
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// How many bytes pass in this time.
     fn bytes_in(self, time: Duration) -> u64 {
         let bytes = u128::from(nanos(time)) * u128::from(self.bits_per_second) / 8 / 1_000_000_000;
         u64::try_from(bytes).unwrap_or(u64::MAX)
@@ -60,7 +58,7 @@ impl Bandwidth {
 }
 
 impl Settings {
-    /// A path without delay, limits and loss to a server.
+    /// A path without delay, bandwidth limits and loss.
     #[must_use]
     pub fn to(servers: Vec<SocketAddr>) -> Self {
         Self {

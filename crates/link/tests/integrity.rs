@@ -1,5 +1,4 @@
-//! Under any behaviour of the network, a path changes no byte, violates no rule of the contract and leaks no
-//! connection.
+//! On any network, a path changes no byte, violates no rule of the node contract and leaks no connection.
 
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "tests")]
 

@@ -1,4 +1,4 @@
-//! Records of exchanges for the access log.
+//! What an access log is told about each exchange.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -7,9 +7,9 @@ use breme_base::UnixMillis;
 use breme_http::Version;
 use breme_node::ListenerId;
 
-/// Records exchanges. Called on the shard's thread, so it must neither block nor take long.
+/// Called on the shard's thread, so it must neither block nor take long.
 pub trait AccessLog: Send + Sync {
-    /// An exchange has ended, or a request was rejected before it became one.
+    /// An exchange has ended, or a request was rejected before it became an exchange.
     fn record(&self, exchange: &ExchangeRecord<'_>);
 }
 
@@ -19,7 +19,7 @@ pub trait AccessLog: Send + Sync {
 pub struct ExchangeRecord<'a> {
     /// None: a client of a Unix socket.
     pub client: Option<SocketAddr>,
-    /// The client for which a trusted proxy sent it.
+    /// The client that a trusted proxy names as the sender.
     pub forwarded_for: Option<IpAddr>,
     pub listener: ListenerId,
     /// Over TLS.
@@ -58,7 +58,7 @@ pub struct ExchangeRecord<'a> {
 pub enum Completion {
     /// The response was sent completely.
     Complete,
-    /// The client closed its connection before.
+    /// The client closed its connection before the end.
     ClientGone,
     /// The client's request was incomplete, late or invalid, or violated a rule of the proxy (403, 405, 429).
     ClientFailed,

@@ -1,7 +1,8 @@
-//! Limits for each client: connections, and requests per second.
+//! Limits of each client: connections, and the rate of requests.
 //!
 //! A client is an address; of IPv6 the first 64 bits, since the owner of one such address has its whole network. The
 //! clients of Unix sockets, which have no address (None below), count as one.
+//!
 //! Clients are kept in a bounded table shared by all proxy shards, split into shards with a lock each. A client without
 //! connections and with a full bucket equals an unknown one, so it is removed when its shard is full. If a shard is
 //! full of other clients, new ones are not limited: with 65,536 limited clients at once the limit is no defence any
@@ -55,12 +56,11 @@ struct ClientBucket {
     full_at: Instant,
 }
 
-/// The decision on a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// Accepted; its end is to be [reported](ClientTable::leave).
+    /// Accepted; report its [end](ClientTable::leave).
     Counted,
-    /// Accepted.
+    /// Accepted; not subject to a limit.
     Uncounted,
     /// The client has too many connections.
     Closed,

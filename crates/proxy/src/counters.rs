@@ -1,4 +1,4 @@
-//! Counters of the proxy, in a separate [place](PerShard) for each shard.
+//! Counters of the proxy, [separate](PerShard) for each shard.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use breme_http::{Method, RefusalReason};
 pub const TIME_BOUNDS: [f64; 16] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// The same in nanoseconds.
+/// [`TIME_BOUNDS`] in nanoseconds.
 const BOUNDS_NS: [u64; TIME_BOUNDS.len()] = [
     100_000,
     250_000,
@@ -168,7 +168,6 @@ impl RequestOutcome {
         }
     }
 
-    /// The outcome of a request with this cache status.
     pub(crate) fn from_cache_status(report: &CacheStatus) -> Self {
         match report.forwarded {
             _ if report.collapsed => Self::Miss,
@@ -250,7 +249,7 @@ impl ShardCounts {
         }
     }
 
-    /// Counts the cache's decision, and the body bytes from the store.
+    /// Counts a decision of the cache, and body bytes from the store.
     pub(crate) fn count_cached(&self, report: &CacheStatus, stored_bytes: u64) {
         let is_stale = report.ttl_s.is_some_and(|ttl| ttl < 0);
         let counter = match report.forwarded {
@@ -301,7 +300,6 @@ impl Counters {
         self.refusals.add(reason as usize);
     }
 
-    /// What the shards count.
     pub(crate) fn counts(&self) -> ProxyCounts {
         let times = |outcome: RequestOutcome| self.histogram(|shard| &shard.request_times[outcome as usize]);
         ProxyCounts {

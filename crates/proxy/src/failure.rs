@@ -1,4 +1,4 @@
-//! Why the proxy responds in place of the upstream: one table of status, error type (RFC 9209, 2.3) and text.
+//! Why there is no upstream response: status, error type (RFC 9209, 2.3) and text of the proxy's own response.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,6 @@ use crate::client_limits::RateLimited;
 use crate::resolver::ResolveError;
 use crate::targets::TargetRefusal;
 
-/// Why there is no upstream response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// No upstream is available.
@@ -135,7 +134,7 @@ impl Failure {
         }
     }
 
-    /// The failed upstream, as far as clients may see it: that of a shared failure, or `asked`.
+    /// The failed upstream, as far as clients may see it: that of a shared failure, or else `requested`.
     pub(crate) fn upstream<'a>(&'a self, requested: Option<&'a str>) -> Option<&'a str> {
         match self {
             Self::Shared(shared) => shared.upstream.as_deref(),

@@ -2,6 +2,18 @@
 //!
 //! A [`Proxy`] is what all shards share: settings, upstreams, resolver, log. [`Proxy::node`] creates the node of one
 //! shard, which a driver runs; [`Proxy::counts`] returns the counters of all shards.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `node` | the node of a shard; everything that happens to a request |
+//! | `settings`, `parts`, `reload` | settings, what else a proxy needs, new settings while it runs |
+//! | `shared_state` | what all shards share |
+//! | `upstream_request`, `forwarded`, `loop_marks` | the request for the upstream: X-Forwarded-For, Via, CDN-Loop |
+//! | `targets`, `networks`, `resolver` | allowed targets of a forward proxy, and their addresses |
+//! | `client_limits`, `queue`, `retry_budget` | connection and rate limits, requests that wait, limits of retries |
+//! | `failure`, `error_pages` | error responses of the proxy itself |
+//! | `counters`, `access_log` | metrics and log records |
+//! | `tls_client_ids` | TLS toward upstreams |
 
 mod access_log;
 mod client_limits;

@@ -1,8 +1,8 @@
 //! Detects requests that have passed this proxy before (RFC 9110, 7.6.3; RFC 8586).
 //!
 //! Forwarded requests carry a mark of this process in Via, after the proxy's name, and optionally in CDN-Loop. Other
-//! proxies may drop Via; CDN-Loop exists for loop detection only and must be preserved. Clients do not see what is
-//! forwarded, so they cannot know the mark and have requests rejected as loops.
+//! proxies may drop Via; CDN-Loop exists for loop detection only and must be preserved. Clients do not see forwarded
+//! requests, so they do not know the mark, and cannot forge a loop.
 
 use std::hash::BuildHasher;
 
@@ -40,8 +40,7 @@ impl LoopMarks {
         Ok(Self { via, says_via: identity.via, parameter, line })
     }
 
-    /// Whether the request carries this process's mark, anywhere in a line: what others have written around it must not
-    /// hide it.
+    /// Whether the request carries this process's mark, anywhere in a line, whatever others have written around it.
     pub(crate) fn are_in(&self, fields: Fields<'_, '_>) -> bool {
         let is_present =
             |name: &str, mark: &str| fields.all(name).any(|line| memmem::find(line, mark.as_bytes()).is_some());
@@ -53,7 +52,7 @@ impl LoopMarks {
         if self.says_via {
             writer.via(version, &self.via);
         }
-        // It was validated when it was built.
+        // The line was validated with the settings.
         let _ = writer.lines(&self.line);
     }
 }

@@ -7,22 +7,22 @@
 //!                    receives requests             receives responses
 //! ```
 //!
-//! An **exchange** is one request until its response is complete. For that time it joins a client to an upstream
-//! connection. Afterwards the connection returns to the pool and the client may send another request. No other path
-//! leads from one to the other, so the responses of two clients cannot be mixed.
+//! An **exchange** is one request until its response is complete. During that time it joins a client to an upstream
+//! connection; then the connection returns to the pool, and the client may send another request. A client and an
+//! upstream connection have no other link, so the responses of two clients cannot be mixed.
 //!
 //! | file | contents |
 //! |---|---|
 //! | `clients` | accepted connections: requests, bodies, timeouts; connection pressure |
 //! | `refusals` | responses to malformed requests |
-//! | `request` | a request: rules, rate limit, cache lookup, serialisation |
-//! | `cache`, `followers`, `purge` | stored responses; exchanges that read another one's fetch; PURGE |
+//! | `request` | a request: rate limit, rules, cache lookup, serialisation |
+//! | `cache`, `followers`, `purge` | stored responses; request coalescing; PURGE |
 //! | `route`, `queue` | the choice of an upstream or host; requests that wait for capacity |
 //! | `retry` | requests that are sent again, to the same upstream or another |
 //! | `upstreams`, `pool`, `reuse` | upstream connections: opened, idle, reused |
-//! | `response` | from an upstream's response to the client |
+//! | `response` | from the upstream or the cache to the client; `begin_response` writes the head |
 //! | `stage` | the stages of an exchange, each with its data, and the transitions |
-//! | `exchange_end`, `deadlines` | completion and failure; timeouts |
+//! | `exchange_end`, `deadlines` | completion, failure and error responses; timeouts |
 //! | `tunnels` | CONNECT and upgrades |
 //! | `health_checks` | active health checks |
 //! | `relay_replay`, `hit_replay`, and their caches | byte-identical requests: forwarded, or served from the store |

@@ -28,7 +28,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Only settings and a clock.
+    /// No parts but the settings and a clock.
     #[must_use]
     pub fn new(settings: Settings, clock: WallClock) -> Self {
         Self {
@@ -43,7 +43,6 @@ impl Parts {
     }
 }
 
-/// Invalid settings.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SettingsError {
@@ -65,7 +64,7 @@ pub enum SettingsError {
     PurgeFrom(String),
     #[error("`{0}` is not a host; write `example.org`, `*.example.org`, an address or a network such as `10.0.0.0/8`")]
     AllowedHost(String),
-    /// With a relay buffer of 0 bytes nothing could be relayed.
+    /// A relay buffer of 0 bytes.
     #[error("must be at least one byte")]
     RelayBytes,
 }

@@ -1,4 +1,4 @@
-//! A proxy for its program: validated settings, and the factory of its nodes.
+//! A proxy as its program sees it.
 
 use std::sync::Arc;
 
@@ -19,15 +19,12 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Creates a proxy.
-    ///
     /// # Errors
     /// If a setting is invalid, or a part is missing that its mode needs.
     pub fn new(parts: Parts) -> Result<Self, SettingsError> {
         SharedState::new(parts).map(|shared| Self { current: Arc::new(CurrentState::new(shared)) })
     }
 
-    /// The node of one shard.
     #[must_use]
     pub fn node(&self, shard: Shard) -> ProxyNode {
         ProxyNode::new(self.current.clone(), shard)
@@ -36,10 +33,8 @@ impl Proxy {
     /// The message that makes a shard apply [reloaded](Self::reload) settings.
     pub const RELOADED: u64 = RELOADED;
 
-    /// Validates settings for this proxy.
-    ///
     /// # Errors
-    /// If they are invalid.
+    /// If the settings are invalid for this proxy.
     pub fn check(&self, settings: &Settings) -> Result<(), SettingsError> {
         self.current.shared().reloaded(settings.clone(), None).map(drop)
     }

@@ -28,7 +28,6 @@ pub(crate) struct Queue {
     joined: AtomicU64,
 }
 
-/// The result of joining.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QueuePosition {
     /// The queue was empty. Capacity may have appeared before this entry was visible: check again.
@@ -52,7 +51,6 @@ impl Queue {
         if requests.len() == 1 { QueuePosition::First } else { QueuePosition::Later }
     }
 
-    /// Removes a request.
     pub(crate) fn leave(&self, queued_request: QueuedRequest) {
         let mut requests = self.requests.lock();
         if let Some(place) = requests.iter().position(|(other, _)| *other == queued_request) {

@@ -1,4 +1,4 @@
-//! The interface to name resolution, which takes time and belongs to the world outside.
+//! The interface to name resolution, which a program provides.
 
 use std::net::SocketAddr;
 
@@ -16,7 +16,6 @@ pub struct Requester {
 /// The state of a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolution {
-    /// Resolved.
     Known(Vec<SocketAddr>),
     Failed(ResolveError),
     /// The requester will be woken, once.
@@ -39,7 +38,7 @@ pub enum ResolveError {
     Other(String),
 }
 
-/// Looks up the addresses of hosts. Must not block: a result that is not at hand is [pending](Resolution::Pending).
+/// Looks up the addresses of hosts. Must not block: a result that is not cached is [pending](Resolution::Pending).
 pub trait Resolver: Send + Sync {
     /// The addresses of `host` (a name, or an address without brackets), each with `port`.
     fn resolve(&self, host: &str, port: u16, requester: Requester) -> Resolution;

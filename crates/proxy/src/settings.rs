@@ -7,7 +7,7 @@ use breme_node::ListenerId;
 
 use crate::error_pages::ErrorPages;
 
-/// The settings of a proxy. Those of the driver (connecting, queues, TLS) are separate.
+/// The driver has settings of its own: connecting, queues, TLS.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub mode: Mode,
@@ -52,7 +52,6 @@ pub struct Settings {
     pub seed: u64,
 }
 
-/// The kind of proxy.
 #[derive(Clone, Debug)]
 pub enum Mode {
     /// A gateway to configured upstreams (RFC 9110, 3.7).
@@ -99,17 +98,16 @@ impl Default for ForwardRules {
     }
 }
 
-/// Timeouts. That of connecting is the driver's ([`breme_node::ConnectError::TimedOut`]).
+/// The timeout of connecting is the driver's ([`breme_node::ConnectError::TimedOut`]).
 #[derive(Clone, Debug)]
 pub struct Timeouts {
-    /// From the end of the request to the response head; past it 504.
+    /// From the end of the request to the response head; then 504.
     pub head: Duration,
-    /// Longest silence of an upstream during a response body, or in reading the request's; past it the exchange is
-    /// aborted.
+    /// How long an upstream may pause in a response body, or in reading a request body; then the exchange is aborted.
     pub between_bytes: Duration,
     /// From the request head to the end of the response; 0: unlimited.
     pub total: Duration,
-    /// Longest silence of a tunnel in both directions.
+    /// How long a tunnel may be silent in both directions.
     pub tunnel_idle: Duration,
 }
 
@@ -178,7 +176,7 @@ impl Default for Identity {
 pub struct ClientLimits {
     /// Simultaneous connections; further ones are closed at once.
     pub connections_max: u32,
-    /// Requests per second; past it and the burst, 429.
+    /// Requests per second; more, beyond the burst, get 429.
     pub requests_per_second: u32,
     /// Requests that may arrive at once.
     pub burst: u32,
@@ -188,9 +186,9 @@ pub struct ClientLimits {
 /// shards.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueSettings {
-    /// Queued requests; past it 503. 0: no queue.
+    /// Queued requests; more get 503. 0: no queue.
     pub requests_max: usize,
-    /// Longest wait; past it 503.
+    /// Longest wait; then 503.
     pub timeout: Duration,
 }
 
@@ -201,7 +199,6 @@ impl Default for QueueSettings {
 }
 
 impl Settings {
-    /// A proxy with default settings.
     #[must_use]
     pub fn new(mode: Mode) -> Self {
         Self {

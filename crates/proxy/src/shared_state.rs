@@ -1,4 +1,4 @@
-//! The validated state that all shards of a proxy share.
+//! What all shards of a proxy share: validated settings, upstreams, cache, limits, counters.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -80,12 +80,12 @@ impl SharedState {
         })
     }
 
-    /// `client`: none for one of a Unix socket.
+    /// `client`: none for a client of a Unix socket.
     pub(crate) fn is_trusted(&self, client: Option<IpAddr>) -> bool {
         self.trusted.contains(client)
     }
 
-    /// The client named by a trusted proxy.
+    /// The client that a trusted proxy names in Forwarded or X-Forwarded-For.
     pub(crate) fn forwarded_client(&self, is_trusted: bool, fields: Fields<'_, '_>) -> Option<IpAddr> {
         if is_trusted { parse_forwarded_client(fields, |address| self.is_trusted(Some(address))) } else { None }
     }

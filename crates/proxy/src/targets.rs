@@ -7,7 +7,6 @@ use std::net::{IpAddr, SocketAddr};
 use crate::networks::{Network, is_public};
 use crate::settings::ForwardRules;
 
-/// The parsed rules.
 #[derive(Debug)]
 pub(crate) struct TargetRules {
     names: Vec<NameRule>,
@@ -76,7 +75,7 @@ impl TargetRules {
         if !ports.contains(&port) {
             return Err(TargetRefusal::Port(port));
         }
-        // A name without a rule may still lead into an allowed network.
+        // The addresses of a name without a rule may be in an allowed network.
         let may_be = self.allows_all_public || self.is_name_allowed(host) || !self.networks.is_empty();
         if may_be { Ok(()) } else { Err(TargetRefusal::Host) }
     }

@@ -10,7 +10,6 @@ use breme_http1::{FieldName, FieldWriter, RelayedRequest};
 use crate::settings::Identity;
 use crate::shared_state::{Role, SharedState};
 
-/// The client of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClientInfo<'a> {
     /// Without a port and brackets.
@@ -19,7 +18,6 @@ pub(crate) struct ClientInfo<'a> {
     pub(crate) is_trusted: bool,
 }
 
-/// How to forward a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ForwardOptions<'a> {
     /// The value of Host; None: that of the upstream, which is not chosen yet.
@@ -151,22 +149,21 @@ fn framing(head: &RequestHead<'_, '_>) -> Framing {
     }
 }
 
-/// Whether applications may take the name for one with this prefix: CGI maps both `-` and `_` to `_` (RFC 3875,
-/// 4.1.18).
+/// Whether applications may see a name with this prefix: CGI maps both `-` and `_` to `_` (RFC 3875, 4.1.18).
 fn begins(name: &str, prefix: &str) -> bool {
     let is_alike = |(own, known): (u8, u8)| own.eq_ignore_ascii_case(&known) || (own == b'_' && known == b'-');
     name.len() >= prefix.len() && name.bytes().zip(prefix.bytes()).all(is_alike)
 }
 
-/// Whether a field speaks for another client. It is dropped unless the client is trusted, and replaced according to the
-/// target and the client's address.
+/// Whether a field names the client of another proxy. Unless the client is trusted, it is dropped, and replaced by one
+/// with the client's own address.
 pub(crate) fn is_for_others(name: &str) -> bool {
     const ADDRESS: &str = "X-Real-IP";
     let is_address = name.len() == ADDRESS.len() && begins(name, ADDRESS);
     begins(name, "X-Forwarded-") || is_address || name.eq_ignore_ascii_case("Forwarded")
 }
 
-/// Whether this file writes the field itself.
+/// Whether the proxy writes the field itself.
 fn is_own(name: &str) -> bool {
     ["X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"].iter().any(|own| name.eq_ignore_ascii_case(own))
 }

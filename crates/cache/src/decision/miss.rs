@@ -28,8 +28,7 @@ pub enum CacheDecision {
 }
 
 impl Cache {
-    /// Decides on a request without a usable stored response, or on a retry. Without `waiting` it does not follow
-    /// another fill.
+    /// Decides without a fresh stored response. Without `wait_options` the request does not follow another fill.
     pub(super) fn decide(
         self: &Arc<Self>,
         mut pending: Box<PendingRequest>,
@@ -93,8 +92,8 @@ impl Cache {
         pending.response(stored, now, &self.settings, cache_status)
     }
 
-    /// Subscribes to a fill whose response may match the request. After a failed fill, subscribes to the failure of its
-    /// successor, if that failed too.
+    /// Subscribes to a fill whose response may match the request; after a failed fill, to the failure of its successor,
+    /// if that failed too.
     fn follow(
         self: &Arc<Self>,
         shard: &Shard,
@@ -103,7 +102,7 @@ impl Cache {
         wait_options: &WaitOptions,
     ) -> Option<Follower> {
         let may_follow = !pending.directives.restricts() && !pending.traits.has_authorization && !pending.needs_origin;
-        // Waiting for a whole large body to serve one range is not worthwhile.
+        // One range is not worth waiting for a whole body.
         let is_waiting_useful = !pending.traits.has_range || matches!(reuse, Reuse::Validate(_));
         if !may_follow || !is_waiting_useful || matches!(reuse, Reuse::Pass) {
             return None;
@@ -126,8 +125,8 @@ impl Cache {
         Some(follower(previous, subscription).with_failure(failure))
     }
 
-    /// None if memory is short or the key has too many fills. HEAD gets a fill only if its response may freshen a
-    /// stored one.
+    /// None if memory is short or the key has too many fills. HEAD has a fill only if its response may freshen a stored
+    /// one.
     fn start_fetch(
         self: &Arc<Self>,
         shard: &mut Shard,
@@ -165,7 +164,6 @@ impl Cache {
     }
 }
 
-/// Whether an open fill for the key exists.
 fn is_filling(shard: &Shard, pending: &PendingRequest) -> bool {
     let fills = shard.fills.get(&pending.hash.table);
     fills.is_some_and(|fills| fills.iter().any(|fill| *fill.key == *pending.key.as_slice() && fill.is_open()))

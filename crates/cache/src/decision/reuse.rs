@@ -18,7 +18,7 @@ pub(super) enum Reuse {
     Fresh,
     /// Stale, but allowed by the request's `max-stale`.
     Stale,
-    /// Stale; a fresh one is fetched in the background.
+    /// Stale; refreshed in the background.
     StaleWhileRevalidate,
     /// Stale; forward with conditions.
     Validate(Forwarded),
@@ -96,7 +96,7 @@ impl Cache {
     }
 }
 
-/// The newest matching response, and its version.
+/// The newest stored response that matches, and its version.
 pub(super) fn find(
     shard: &Shard,
     hash: KeyHash,
@@ -105,6 +105,6 @@ pub(super) fn find(
     cookies: CookieRules<'_>,
 ) -> Option<(Arc<StoredResponse>, u32)> {
     let stored = shard.variants(hash.table, key).find(|stored| matches(stored.variant(), request, cookies))?;
-    // Read under the lock, so that later changes are detected.
+    // The version is read under the lock: later changes are detected.
     Some((Arc::clone(stored), stored.version()))
 }

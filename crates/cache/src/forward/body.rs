@@ -1,4 +1,4 @@
-//! The body of a response that is stored while it is received.
+//! The body of a response is stored while it is received.
 
 use std::sync::Arc;
 
@@ -77,8 +77,8 @@ impl Fetch {
         Ok(())
     }
 
-    /// While there is free memory, every response is admitted. After that: small responses, those with followers, and
-    /// those evicted recently.
+    /// While there is free memory, every response is admitted. Then: those with followers, those evicted recently, and
+    /// others with a probability that decreases with their size.
     fn is_admitted(&self, cost: u64, fill: &Fill) -> bool {
         let store = &self.cache.store;
         if !store.is_full(cost) || fill.has_followers() || self.stale.is_some() {

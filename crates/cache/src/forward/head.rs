@@ -123,8 +123,8 @@ impl Fetch {
         self.pending.response(&stored, now, self.cache.settings(), cache_status)
     }
 
-    /// Replaces the headers of a stored response, unless it was removed meanwhile. If it may no longer be stored, or
-    /// its variant changes, it is removed and only this client gets it: which requests its body fits is unknown.
+    /// Updates the headers of a stored response, unless it was removed meanwhile. If it may no longer be stored, it is
+    /// removed, and only this client gets it. So if its variant changes: which other requests its body fits is unknown.
     fn freshen(
         &self,
         stale: &Arc<StoredResponse>,
@@ -180,7 +180,7 @@ impl Fetch {
         wakes: &mut Wakes,
     ) -> Option<CachedResponse> {
         let stale = self.stale.clone().filter(|stale| self.may_serve(stale, now.instant, status))?;
-        // This client's permission does not extend to others.
+        // What this client accepts, others may not.
         let is_for_all = !self.pending.directives.restricts();
         let outcome = if is_for_all {
             FillOutcome::Stale(Arc::clone(&stale), status)
@@ -197,8 +197,7 @@ impl Fetch {
         Some(self.pending.response(&stale, now, self.cache.settings(), cache_status))
     }
 
-    /// The directives of request and response decide. Without any, the settings do, for failures that mean that
-    /// upstream is unavailable.
+    /// The directives of response and request decide; without any, the settings do, if upstream is unavailable.
     fn may_serve(&self, stale: &StoredResponse, now: Instant, status: Option<u16>) -> bool {
         let directives = self.pending.directives;
         if directives.no_cache
@@ -221,7 +220,7 @@ impl Fetch {
         }
     }
 
-    /// Whether a stored response is preferable to an error.
+    /// Whether a stored response that may be served must not be replaced by an error.
     fn has_better_response(&self, now: Instant) -> bool {
         let grace_ns = i64::try_from(self.cache.settings().stale_on_failure.as_nanos()).unwrap_or(i64::MAX);
         let is_better = |stored: &Arc<StoredResponse>| {
@@ -252,7 +251,7 @@ impl Fetch {
         self.finish(FillOutcome::Released, wakes);
     }
 
-    /// Stores a marker by which requests are passed without waiting for each other, in place of the stored response.
+    /// Replaces the stored response by a marker: for a while requests do not wait for each other.
     pub(super) fn store_pass_marker(&self, names: &[Vec<u8>], now: Instant) {
         let settings = self.cache.settings();
         let variant = vary::variant(names, &self.pending.saved_fields, CookieRules::new(settings));

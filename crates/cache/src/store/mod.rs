@@ -89,7 +89,7 @@ impl<F: Default> Store<F> {
         self.shard(hash).write()
     }
 
-    /// Locks each shard in turn.
+    /// Read locks on all shards, one after another.
     pub(crate) fn each(&self) -> impl Iterator<Item = RwLockReadGuard<'_, Shard<F>>> {
         self.shards.iter().map(RwLock::read)
     }
@@ -110,7 +110,7 @@ impl<F: Default> Store<F> {
         }
     }
 
-    /// Whether an insertion of this size evicts.
+    /// Whether an insertion of this size would evict.
     pub(crate) fn is_full(&self, bytes: u64) -> bool {
         self.budget.used() + bytes > self.budget.max()
     }

@@ -115,7 +115,6 @@ impl Slab {
     }
 }
 
-/// FIFO queue.
 #[derive(Debug)]
 pub(super) struct FifoQueue {
     head: u32,

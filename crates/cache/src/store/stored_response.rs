@@ -18,7 +18,7 @@ const REMOVED: u32 = 1 << 31;
 /// How a stored response may be reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReuseTerms {
-    /// When its age was `initial_age_s`: up to a second before its head was received.
+    /// The instant at which its age was `initial_age_s`.
     pub(crate) age_from: Instant,
     pub(crate) initial_age_s: u32,
     /// From `age_from`; negative if already stale.
@@ -205,7 +205,6 @@ impl StoredResponse {
         seconds > 0 && self.fresh_for_ns(now) >= -(i64::from(seconds) * NANOS)
     }
 
-    /// For a soft purge.
     pub(crate) fn make_stale(&self, now: Instant) {
         let now_ns = i64::try_from(now.as_nanos()).unwrap_or(i64::MAX);
         self.fresh_until_ns.fetch_min(now_ns, Ordering::AcqRel);

@@ -120,7 +120,7 @@ pub(super) const CODINGS: &[&[u8]] = &[
     b"TE: chunked\r\nTransfer-Encoding: chunked",
 ];
 
-/// Whether it is the valid line, in any valid spelling.
+/// Whether the line is valid.
 pub(super) fn is_proper(coding: &[u8]) -> bool {
     const EASY: [&[u8]; 6] = [
         b"Transfer-Encoding: chunked",

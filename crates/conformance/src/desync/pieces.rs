@@ -1,6 +1,6 @@
-//! Building blocks of the cases.
+//! What the cases have in common: the hidden request, odd bytes, and the allowed interpretations.
 
-/// The target of the hidden request. A server that receives it has been deceived.
+/// The target of the hidden request, which no server may receive.
 pub const HIDDEN_TARGET: &str = "/bytes/9?hidden";
 
 /// Bytes for one connection that may be interpreted in two ways.

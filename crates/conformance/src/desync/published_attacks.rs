@@ -1,4 +1,4 @@
-//! Ideas from public collections of attacks that are not in the other lists.
+//! Attacks from publications, as far as the other lists lack them.
 //!
 //! Each case is generated here; the modification of a message and its source are taken from the publications. Attacks
 //! that require HTTP/2 or a pause are omitted.

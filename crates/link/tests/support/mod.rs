@@ -1,4 +1,4 @@
-//! Two nodes that record their events with the time, and a world in which only the path between them takes time.
+//! A client and a server that record their events with the time, on a network in which only the path takes time.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use breme_testkit::ContractChecker;
 
 pub const MS: Duration = Duration::from_millis(1);
 
-/// A peer's act, at a time after its connection was opened or accepted.
+/// What a peer does, at a time after its connection was opened or accepted.
 #[derive(Clone, Debug)]
 pub enum Act {
     Send(usize),
@@ -41,7 +41,7 @@ impl Story {
     }
 }
 
-/// Plays acts on one connection, responds to receipts if configured, and takes everything.
+/// Performs acts on one connection, responds to what it receives if configured, and consumes everything.
 #[derive(Clone, Debug, Default)]
 pub struct Peer {
     pub acts: Vec<(Duration, Act)>,

@@ -1,8 +1,7 @@
 //! Buffers kept for reuse.
 
-/// Buffers kept …
 const BUFFERS_KEPT: usize = 64;
-/// … each of at most this capacity.
+/// Buffers with a larger capacity are not kept.
 const BUFFER_BYTES_KEPT: usize = 4096;
 
 /// Empty buffers, for requests and for parts of bodies.

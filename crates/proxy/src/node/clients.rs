@@ -49,7 +49,7 @@ impl Context<'_> {
         taken
     }
 
-    /// Abandons the exchange of a client that has closed its side before its response began.
+    /// Abandons the exchange of a client that closed its side before its response began.
     fn abandon_client(&mut self, key: ClientKey) {
         let Some((exchange_key, exchange, _)) = self.node.exchange_of(key) else { return };
         if exchange.content.is_complete && exchange.stage.response_body().is_none() {

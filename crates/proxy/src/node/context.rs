@@ -78,7 +78,7 @@ impl ShardState {
         if is_same { owner } else { Owner::None }
     }
 
-    /// The exchange of a client, and its connection to an upstream.
+    /// The exchange of a client, and the upstream connection.
     pub(super) fn exchange_of(
         &mut self,
         client: ClientKey,
@@ -89,7 +89,6 @@ impl ShardState {
         Some((key, exchange, upstream.map(|upstream| upstream.id)))
     }
 
-    /// The client of an exchange, if it has one.
     pub(super) fn client_of(&self, key: ExchangeKey) -> Option<ClientKey> {
         self.exchanges.get(key.index())?.client
     }
@@ -121,9 +120,9 @@ pub(super) struct Context<'a> {
     pub(super) received: &'a [u8],
     /// The client whose requests are being read in this call.
     pub(super) receiving: Option<ClientKey>,
-    /// The response to the current request is to be captured for replay …
+    /// Capture the response to the current request for replay.
     pub(super) captures_hit: bool,
-    /// … and was.
+    /// The captured response.
     pub(super) captured: Option<CapturedHit>,
 }
 

@@ -24,7 +24,7 @@ impl Context<'_> {
         }
         self.cancel_wait(key);
         let Some(mut exchange) = self.node.exchanges.try_remove(key.index()) else { return };
-        // The cache knows the end of a fetch already if it was complete.
+        // If the fetch was complete, the cache has taken it already.
         let _ = self.abort_fetch(exchange.fetch.take(), FetchError::Request);
         self.node.exchange_timers.clear(key.timer());
         self.node.counts.exchanges_open.remove();
@@ -52,7 +52,7 @@ impl Context<'_> {
         }
     }
 
-    /// Cancels a wait that others know of: the queue of all shards, or the resolver.
+    /// Leaves the queue of all shards, or cancels the name lookup.
     pub(super) fn cancel_wait(&mut self, key: ExchangeKey) {
         match self.node.exchanges.get(key.index()).map(|exchange| &exchange.stage) {
             Some(Stage::Pending { wait: Wait::Resolving, .. }) => self.cancel_lookup(key),
@@ -122,8 +122,8 @@ impl Context<'_> {
         self.continue_client(client);
     }
 
-    /// Aborts a response that was sent in part. Earlier complete responses must arrive, which a reset can prevent; but
-    /// if only a reset distinguishes abortion from the regular end, it is necessary.
+    /// Aborts a response that was sent in part. A reset can prevent earlier responses from arriving, so it is used only
+    /// if nothing else distinguishes an aborted response from a complete one.
     pub(super) fn abort_response(&mut self, client: ClientKey) {
         self.node.counts.answers_cut.add();
         let is_end_detectable = self.client(client).is_some_and(|client| client.http.is_response_end_detectable());

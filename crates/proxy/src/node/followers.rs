@@ -1,4 +1,4 @@
-//! Exchanges that read what another exchange fetches.
+//! Request coalescing: exchanges that read what another exchange fetches.
 //!
 //! Followers do not poll: the cache returns whom to wake, and the message leads here. A follower that cannot use the
 //! response, or has waited too long, is forwarded with the request that was prepared when it began to wait. If the
@@ -20,13 +20,13 @@ use super::stage::{BodyMode, BodySource, Following, PreparedRequest, Stage, Take
 use super::tables::{Exchange, Route};
 use crate::failure::{Failure, SharedFailure};
 
-/// Bytes that a follower copies in one call …
+/// Bytes that a follower copies in one call.
 const TURN_BYTES: usize = 256 * 1024;
-/// … and in one step.
+/// Bytes that it copies at a time.
 const STEP_BYTES: usize = 16 * 1024;
 
 impl Context<'_> {
-    /// Reads more for a waiting exchange.
+    /// More can be read.
     pub(super) fn follow(&mut self, key: ExchangeKey) {
         match self.exchange(key).and_then(|exchange| exchange.stage.take_follower()) {
             Some(TakenFollower::Waiting(following)) => self.poll_follower(key, following),
@@ -189,7 +189,7 @@ impl Exchange {
 }
 
 impl Route {
-    /// A copy for the log; the fetching exchange reports to the balancer.
+    /// A copy for the log. The fetching exchange reports to the balancer.
     fn for_log(&self) -> Self {
         match self {
             Self::Upstream { choice, .. } => {

@@ -16,10 +16,10 @@ use super::keys::{CheckNumber, Owner, Owners};
 use crate::shared_state::SharedState;
 use crate::upstream_request::host_of;
 
-/// Longest interval between looks for due checks, since the list may change, or checks may be enabled.
+/// Longest interval between searches for due checks: the list may change, or checks may be enabled.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Checks in one event.
+/// One event that concerns checks.
 pub(super) struct CheckContext<'a> {
     pub(super) shared: &'a SharedState,
     pub(super) checks: &'a mut Checks,

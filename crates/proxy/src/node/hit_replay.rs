@@ -23,9 +23,8 @@ use super::keys::ClientKey;
 use super::log_entry::{LoggedRequest, record_hit};
 
 impl Context<'_> {
-    /// Sends the stored response if `input` begins with a cached head, and returns the number of bytes consumed. Checks
-    /// what is not in a request's bytes: the state and limits of the connection. Not used while clients have a rate
-    /// limit.
+    /// Sends the stored response if `input` begins with a cached head, and returns the number of bytes consumed. The
+    /// state and limits of the connection, which are not in the bytes, are checked. Not used with a rate limit.
     #[inline]
     pub(super) fn replay_hit(&mut self, key: ClientKey, input: &[u8]) -> Option<usize> {
         let shared = self.shared;

@@ -22,7 +22,6 @@ const LOGGED_REQUEST_BYTES: usize = 512;
 const HEAD_END: &[u8; 4] = b"\r\n\r\n";
 const AGE_NAME: &[u8] = b"\r\nAge: ";
 
-/// The replay cache of one shard.
 #[derive(Debug)]
 pub(super) struct HitReplayCache {
     requests: ReplayCache<HitReplay, SLOTS>,
@@ -62,7 +61,6 @@ pub(super) struct CapturedHit {
     pub(super) content: Bytes,
 }
 
-/// A new entry.
 #[derive(Debug)]
 pub(super) struct NewHit<'a> {
     pub(super) head: &'a [u8],

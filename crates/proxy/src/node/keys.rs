@@ -56,7 +56,7 @@ pub(crate) struct ReplayKey {
     pub(super) number: u64,
 }
 
-/// Where a connection leads.
+/// The peer of an upstream connection; connections in a pool have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct EndpointKey {
     pub(crate) address: SocketAddr,
@@ -77,7 +77,6 @@ pub(crate) enum Owner {
     Check(CheckNumber),
 }
 
-/// The owners of connections, by their index.
 #[derive(Debug, Default)]
 pub(crate) struct Owners(Vec<Owner>);
 

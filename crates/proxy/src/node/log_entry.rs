@@ -33,7 +33,6 @@ pub(super) struct LoggedRequest {
     forwarded_for: Option<IpAddr>,
 }
 
-/// A log entry.
 #[derive(Debug)]
 pub(crate) struct LogEntry {
     client: Option<SocketAddr>,

@@ -66,7 +66,7 @@ impl Pools {
         true
     }
 
-    /// Counts a reserved connection; false if there are too many, or none may be idle.
+    /// Counts a reserved connection; false if there are too many, or if connections are not kept.
     pub(crate) fn keep_own(&mut self, idle_max: usize) -> bool {
         let may_stay = idle_max > 0 && self.own_count < OWN_IDLE_MAX;
         self.own_count += usize::from(may_stay);

@@ -53,7 +53,7 @@ impl Context<'_> {
         }
     }
 
-    /// The request has an upstream, or was ended.
+    /// The request has an upstream, or is over.
     pub(super) fn leave_queue(&mut self, key: ExchangeKey) {
         self.shared.queue.leave(self.node.queued_request(key));
         self.wake_first_queued();

@@ -207,7 +207,7 @@ impl Context<'_> {
 }
 
 impl ShardState {
-    /// Whether the response head of an exchange can be recorded: the key of its request.
+    /// The entry in which the response head of an exchange can be recorded.
     pub(super) fn recordable_response(&self, now: Instant, key: ExchangeKey) -> Option<ReplayKey> {
         let exchange = self.exchanges.get(key.index())?;
         let client = self.clients.get(exchange.client?.index())?;

@@ -12,7 +12,6 @@ use super::tables::RequestInfo;
 /// needed.
 const SLOTS: usize = 1024;
 
-/// The replay cache of one shard.
 #[derive(Debug)]
 pub(crate) struct RelayReplayCache {
     requests: ReplayCache<RelayReplay, SLOTS>,

@@ -137,7 +137,7 @@ impl Context<'_> {
         }
     }
 
-    /// Checks for loops, and the rules of the proxy's mode.
+    /// Rejects loops, and what the proxy's mode forbids.
     fn check_request(&mut self, key: ExchangeKey, head: &RequestHead<'_, '_>) -> Result<(), Failure> {
         if self.shared.loop_marks.are_in(head.fields) {
             return Err(Failure::Loop);
@@ -149,7 +149,7 @@ impl Context<'_> {
         }
     }
 
-    /// Begins a fetch for the cache without a client. `client` caused it.
+    /// Begins a fetch for the cache alone, caused by a request of `client`.
     pub(super) fn begin_background_fetch(
         &mut self,
         client: ClientKey,

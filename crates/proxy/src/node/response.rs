@@ -20,7 +20,7 @@ impl Context<'_> {
         let Some(upstream) = self.upstream(key) else { return length };
         upstream.ended |= received.ended;
         let Some(exchange_key) = upstream.exchange else {
-            // Without a request, this is the end of the connection, or unsolicited data (RFC 9112, 9.2).
+            // An idle connection: its end, or unsolicited data (RFC 9112, 9.2).
             self.drop_upstream(key, Close::Graceful);
             return length;
         };
@@ -185,7 +185,8 @@ impl Context<'_> {
         }
     }
 
-    /// Begins the client's response, if there is a client. `fields` gets the current date.
+    /// Begins the client's response, if there is a client, whether from the upstream or the cache. `fields` writes the
+    /// header fields; its second argument is the current date.
     pub(super) fn begin_response(
         &mut self,
         key: ExchangeKey,
@@ -354,7 +355,7 @@ pub(super) fn write_affinity(cookie: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\nCache-Control: private\r\n");
 }
 
-/// Whether this is a targeted Cache-Control (RFC 9213) or its predecessor.
+/// Targeted Cache-Control (RFC 9213), or its predecessor.
 fn is_for_other_caches(name: &str) -> bool {
     is_targeted_cache_control(name) || name.eq_ignore_ascii_case("Surrogate-Control")
 }

@@ -25,7 +25,7 @@ pub(super) const COOKIES_JOINED_BY: &[u8] = b"; ";
 const HTTP_PORT: u16 = 80;
 
 impl Context<'_> {
-    /// Forwards an exchange with the request prepared before, and its cookies as one line.
+    /// Forwards the prepared request. `cookies`: its Cookie lines as one.
     #[inline]
     pub(super) fn forward_with_cookies(&mut self, key: ExchangeKey, cookies: &[u8]) {
         let gone = match self.shared.role {
@@ -37,7 +37,7 @@ impl Context<'_> {
         }
     }
 
-    /// As [`forward_with_cookies`](Self::forward_with_cookies), while the request's fields are at hand.
+    /// As [`forward_with_cookies`](Self::forward_with_cookies), with the fields of the request.
     pub(super) fn forward_with_fields(&mut self, key: ExchangeKey, fields: Fields<'_, '_>) -> Result<(), Failure> {
         let Role::Reverse { group, .. } = &self.shared.role else { return self.resolve(key) };
         if group.reads_cookies() {
@@ -205,7 +205,7 @@ impl Context<'_> {
     pub(super) fn handle_resolved(&mut self, key: ExchangeKey, message: u64) {
         let Role::Forward { resolver, .. } = &self.shared.role else { return };
         let requester = Requester { shard: self.node.shard.id, message };
-        // Another exchange's wake-up, or a spurious one.
+        // None: a wake-up of an earlier exchange.
         let Some(response) = resolver.fetch(requester) else { return };
         if let Some(exchange) = self.exchange(key) {
             exchange.stage.stop_waiting();
@@ -237,7 +237,7 @@ impl Context<'_> {
         let host = split_authority(&name, HTTP_PORT).map_or("", |(host, _)| host);
         rules.judge_addresses(host, &mut addresses).map_err(|refusal| self.refuse_target(refusal))?;
         addresses.truncate(ADDRESSES_TRIED_MAX);
-        // They are taken from the end.
+        // Addresses are taken from the end.
         addresses.reverse();
         if let Some(exchange) = self.exchange(key) {
             exchange.route = Route::Host { name, rest: addresses };

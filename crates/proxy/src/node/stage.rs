@@ -19,7 +19,6 @@ use breme_cache::{CachedResponse, Follower};
 
 use super::keys::{ConnectingKey, ReplayKey, UpstreamKey};
 
-/// The stage of an exchange.
 #[derive(Debug)]
 pub(crate) enum Stage {
     /// Until the response's head. The request is kept, to be sent or sent again.
@@ -114,7 +113,6 @@ pub(super) enum TakenFollower {
     Reading(Box<Follower>),
 }
 
-/// What a stage has.
 impl Stage {
     /// The upstream connection.
     pub(crate) fn upstream(&self) -> Option<UpstreamKey> {
@@ -127,7 +125,7 @@ impl Stage {
         }
     }
 
-    /// The request, while it may be sent.
+    /// The request, as long as it may still be sent.
     pub(super) fn request(&mut self) -> Option<&mut PreparedRequest> {
         match self {
             Self::Pending { request, .. } => Some(request),
@@ -171,7 +169,7 @@ impl Stage {
 
 /// Before the response.
 impl Stage {
-    /// Waits for something else. Without effect once the response has begun.
+    /// Without effect once the response has begun.
     pub(super) fn wait_for(&mut self, next: Wait) {
         if let Self::Pending { wait, .. } = self {
             *wait = next;
@@ -195,7 +193,7 @@ impl Stage {
         is_awaited
     }
 
-    /// The upstream is given up before it has responded. Returns the connection, which is not yet removed.
+    /// Gives up the request on its connection, before a response. Returns the connection, which is still to be removed.
     pub(super) fn give_up_attempt(&mut self) -> Option<UpstreamKey> {
         let upstream = self.attempt().map(|attempt| attempt.upstream);
         self.wait_for(Wait::Nothing);

@@ -30,7 +30,6 @@ pub(crate) struct ClientState {
     /// For forwarding fields: without a port; IPv4-mapped addresses as IPv4.
     pub(crate) address: Box<str>,
     pub(crate) listener: ListenerId,
-    /// Encrypted.
     pub(crate) is_secured: bool,
     /// Its forwarding fields are trusted.
     pub(crate) is_trusted: bool,
@@ -79,10 +78,10 @@ pub(crate) struct Exchange {
     /// None: the client has left, or the fetch is for the cache alone.
     pub(crate) client: Option<ClientKey>,
     pub(crate) stage: Stage,
-    /// Kept to the end: the log names it, and the balancer learns the outcome.
+    /// Kept to the end, for the log and the balancer.
     pub(crate) route: Route,
     pub(crate) request_info: RequestInfo,
-    /// Relayed while the response comes, so in no stage of its own.
+    /// The body may be relayed while the response arrives, so it is no stage.
     pub(crate) content: RequestContent,
     /// How the upstream connection may be reused afterwards.
     pub(crate) reuse: Reuse,
@@ -96,8 +95,7 @@ pub(crate) struct Exchange {
     pub(crate) upstream_duration: Option<Duration>,
     pub(crate) received_bytes: u64,
     pub(crate) sent_bytes: u64,
-    /// The cache's part in it, from the lookup until it gets the response's end or a failure: it spans the stages with
-    /// an upstream, and those before.
+    /// The cache's part in it, from the lookup to the end of the response or a failure.
     pub(crate) fetch: Option<Box<Forward>>,
     /// The source of the response.
     pub(crate) source: RequestOutcome,
@@ -137,7 +135,7 @@ pub(crate) enum Route {
     },
 }
 
-/// Properties of a request that are needed after its bytes are gone.
+/// Properties of a request that are needed after its head was discarded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestInfo {
     pub(crate) method_class: MethodClass,
@@ -179,7 +177,6 @@ impl ClientState {
         self.peer.map(|peer| peer.ip())
     }
 
-    /// A new log entry for a request of this client.
     pub(super) fn log_entry(&self, began: UnixMillis, request: Arc<LoggedRequest>) -> LogEntry {
         LogEntry::new(self.peer, self.listener, self.is_secured, began, request)
     }

@@ -18,7 +18,7 @@ impl Context<'_> {
         self.begin_tunnel(key);
     }
 
-    /// The upstream has switched protocols.
+    /// The upstream has sent 101.
     pub(super) fn switch(&mut self, key: ExchangeKey, fields: Fields<'_, '_>) {
         let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
         let Some(client) = exchange.client.and_then(|client| self.node.clients.get_mut(client.index())) else { return };

@@ -16,7 +16,7 @@ impl Context<'_> {
     pub(super) fn connect_upstream(&mut self, key: ExchangeKey) -> Result<(), Failure> {
         let Some(exchange) = self.node.exchanges.get(key.index()) else { return Ok(()) };
         let endpoint = exchange.route.endpoint(&self.shared.tls_clients)?;
-        // A retry needs a new connection: the reason may be that idle ones are closed.
+        // A retry needs a new connection: other idle ones may be closed too.
         let may_reuse = exchange.retries == 0 && exchange.request_info.method_class != MethodClass::Connect;
         let client = exchange.client;
         if may_reuse && let Some(upstream_key) = self.node.take_idle(client, endpoint) {
@@ -153,7 +153,7 @@ impl Context<'_> {
         self.node.remove_upstream(key);
     }
 
-    /// Closes a connection whose exchange goes on: the exchange removes it, when it leaves its stage.
+    /// Closes a connection whose exchange continues; the exchange removes it when it leaves its stage.
     pub(super) fn close_upstream(&mut self, key: UpstreamKey, how: Close) {
         if let Some(upstream) = self.node.upstreams.get_mut(key.index())
             && !std::mem::replace(&mut upstream.is_closed, true)
