@@ -39,19 +39,19 @@ impl fmt::Debug for UpstreamId {
 /// The outcome of a request at its upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpstreamOutcome {
-    /// A response, or at least its head.
+    /// At least the head of a response arrived.
     Responded {
         status: u16,
         /// From sending the request to the response head.
         latency: Duration,
     },
-    /// Connecting failed.
-    ConnectFailed { address: SocketAddr },
+    ConnectFailed {
+        address: SocketAddr,
+    },
     /// The connection was closed, or the response was invalid.
     ConnectionLost,
-    /// The response timed out.
     TimedOut,
-    /// The client left, or the request was never sent; inconclusive.
+    /// The client left, or the request was never sent: says nothing about the upstream.
     Abandoned,
 }
 
@@ -62,13 +62,10 @@ pub struct UpstreamTotals {
     pub responded: u64,
     /// Responses with a status that counts as a failure.
     pub failure_statuses: u64,
-    /// Failed connects.
     pub connect_failed: u64,
     /// Incomplete or invalid responses.
     pub connection_lost: u64,
-    /// Timeouts.
     pub timed_out: u64,
-    /// Inconclusive requests.
     pub abandoned: u64,
 }
 
@@ -194,7 +191,6 @@ impl Upstream {
         self.latency.forget();
     }
 
-    /// The current address.
     pub(crate) fn address(&self, addresses: &[SocketAddr]) -> Option<SocketAddr> {
         match addresses {
             [] => None,

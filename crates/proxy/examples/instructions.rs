@@ -19,7 +19,7 @@ use breme_node::{
 use breme_origin::Site;
 use breme_proxy::{HostRule, Mode, Parts, Proxy, Settings};
 
-/// As many different heads as any run may need.
+/// No run needs more different heads.
 const HEAD_COUNT: usize = 5_000;
 const MEMORY_BYTES: u64 = 64 << 20;
 /// Sun, 06 Nov 1994 08:49:37 GMT.

@@ -1,4 +1,4 @@
-//! Name resolution, the access log and affinity.
+//! Name resolution and the access log.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
@@ -24,7 +24,7 @@ const CLIENT: ConnectionId = ConnectionId::new(0, 0);
 const SERVER: ConnectionId = ConnectionId::new(1, 0);
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: x\r\n\r\nhello";
 
-/// Resolves names when the test releases it.
+/// Answers lookups when the test says so.
 #[derive(Default)]
 struct Slow {
     queries: Mutex<Vec<(String, u16, Requester)>>,
@@ -47,7 +47,7 @@ impl Resolver for Slow {
     }
 }
 
-/// The records of a log in short form, and of the cache.
+/// The records in short form, and their cache statuses.
 #[derive(Default)]
 struct Lines(Mutex<Vec<String>>, Mutex<Vec<Option<String>>>);
 
@@ -69,7 +69,7 @@ impl AccessLog for Lines {
     }
 }
 
-/// A node called by the test.
+/// A node whose methods the test calls.
 struct Hand {
     node: ProxyNode,
     now: Instant,
@@ -122,7 +122,7 @@ fn waits_for_name_resolution() {
     assert_eq!(hand.receive(CLIENT, &head(&["GET http://a.example/x HTTP/1.1", "Host: a.example"])), [""; 0]);
     let (host, port, requester) = resolver.queries.lock().unwrap()[0].clone();
     assert_eq!((host.as_str(), port), ("a.example", 80));
-    // Another exchange's wake-up, and a spurious one.
+    // A wake-up for another exchange, and one without a reason.
     assert_eq!(hand.call(|node, now, actions| node.handle_woken(now, requester.message + 1, actions)), [""; 0]);
     assert_eq!(hand.call(|node, now, actions| node.handle_woken(now, requester.message, actions)), [""; 0]);
     let addresses = vec!["127.0.0.1:80".parse().unwrap(), "8.8.8.8:80".parse().unwrap()];
@@ -187,7 +187,7 @@ impl AccessLog for ClientLog {
     }
 }
 
-/// Behind a trusted proxy the log names that proxy's clients. Also for replayed hits.
+/// Behind a trusted proxy the log names that proxy's clients, also for replayed hits.
 #[test]
 fn logs_client_behind_trusted_proxy() {
     let client: IpAddr = "198.51.100.7".parse().unwrap();
@@ -230,7 +230,7 @@ fn logs_refused_requests() {
     let mut late = refused("GET /e", false);
     late.now = Instant::ZERO + Duration::from_secs(11);
     late.call(|node, now, actions| node.handle_deadline(now, actions));
-    // Its head was valid, so there is an exchange.
+    // The head was valid, so there is an exchange.
     let mut hand = refused(&head(&["POST /f HTTP/1.1", "Host: a", "Transfer-Encoding: chunked"]), false);
     hand.connected();
     let bytes = b"x\r\n";
@@ -238,7 +238,7 @@ fn logs_refused_requests() {
     hand.call(|node, now, actions| {
         assert!(node.handle_received(now, CLIENT, received, actions) <= received.bytes.len());
     });
-    // Violated rules are not the upstream's fault either.
+    // A violated rule is not the upstream's fault either.
     refused(&head(&["CONNECT g:443 HTTP/1.1", "Host: g:443"]), false);
     let lines = log.0.lock().unwrap().clone();
     let expected = [
@@ -261,7 +261,7 @@ fn logs_refused_requests() {
     assert_eq!(proxy.counts().answers_of_class(5), 1);
 }
 
-/// A forbidden target logs no upstream.
+/// For a forbidden target no upstream is logged.
 #[test]
 fn forbidden_target_logs_no_upstream() {
     let log = Arc::new(Lines::default());

@@ -1,4 +1,4 @@
-//! Clients that return to the upstream of their first response.
+//! Session affinity: clients return to the upstream of their first response.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
@@ -21,7 +21,7 @@ fn inserting() -> GroupSettings {
     GroupSettings { affinity: Some(affinity), ..GroupSettings::default() }
 }
 
-/// The Set-Cookie value of the upstream of this number.
+/// The Set-Cookie value that names this upstream.
 fn set_cookie(upstream: usize) -> String {
     set_cookie_of(&format!("up{upstream}.example:80"))
 }
@@ -73,7 +73,6 @@ fn affinity_response_is_private() {
     Play { group: inserting(), ..Play::new(vec![client.part()], vec![upstream]) }.run();
 }
 
-/// Also for replayed requests.
 #[test]
 fn cookie_of_unreachable_upstream_is_replaced() {
     let dead = set_cookie_of("dead.example:80").split(';').next().unwrap().to_owned();
@@ -88,7 +87,7 @@ fn cookie_of_unreachable_upstream_is_replaced() {
     assert!(group.states(Instant::ZERO).iter().all(|state| state.outstanding == 0));
 }
 
-/// The application sets its own cookie; the proxy only chooses another upstream.
+/// The cookie is the application's; the proxy only chooses another upstream.
 #[test]
 fn route_to_unreachable_upstream_is_abandoned() {
     let affinity = Affinity::Follow { cookie: "sid".to_owned(), separator: '!' };
@@ -101,7 +100,7 @@ fn route_to_unreachable_upstream_is_abandoned() {
     assert!(counts.answers_repeated >= 2, "{counts:?}");
 }
 
-/// It is at its limit, not failed: a failure of another upstream does not cost the client its session.
+/// The upstream is full and has not failed: the client keeps its session if another upstream fails meanwhile.
 #[test]
 fn full_upstream_keeps_cookie_when_fallback_fails() {
     let group = GroupSettings { outstanding_max: 1, ..inserting() };
@@ -135,7 +134,7 @@ fn follows_application_route_cookie() {
 /// Cookies of a client, and the Cookie lines that the upstream gets.
 type Cookies = (Vec<String>, Vec<String>);
 
-/// Random requests and responses, repeated: replayed ones equal parsed ones and follow the balancer, whose copy gets
+/// Repeats random requests and responses. Replayed ones must equal parsed ones, and go where a second balancer sends
 /// the same requests.
 fn play_again_and_again(settings: &GroupSettings, cookies: &[Cookies], seed: u64, network: Network) -> [u64; 2] {
     let addresses = "127.0.0.1:1".parse().unwrap();
@@ -230,7 +229,7 @@ fn replayed_request_avoids_failed_upstream() {
     assert_eq!((counts.requests_repeated, counts.answers_repeated), (7, 5));
 }
 
-/// A follower that cannot use the response follows its own cookie.
+/// A follower that cannot use the response goes to the upstream of its own cookie.
 #[test]
 fn released_follower_keeps_its_upstream() {
     let cache = breme_cache::Cache::new(breme_cache::CacheSettings::new(4 << 20)).unwrap();

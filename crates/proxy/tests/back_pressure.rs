@@ -33,7 +33,7 @@ fn slow_client_pauses_response() {
     let script = Script::new().connect().send(text(&request)).pause().wait(Duration::from_secs(50)).resume();
     let script = script.expect(text(&answer)).part();
     let mut play = Play::new(vec![script], vec![Acts::new().expect(&request).send(&answer).expect_end()]);
-    // Closing a client that does not read is up to the driver; it is not a silent upstream.
+    // The driver closes clients that do not read; the timeout is for silent upstreams.
     let mut settings = silent();
     settings.times.between_bytes = Duration::from_secs(5);
     (play.settings, play.network) = (settings, narrow());
@@ -62,7 +62,7 @@ fn response_may_overlap_request() {
     let framing = format!("Content-Length: {BYTES}");
     let request = head(&["PUT /a HTTP/1.1", "Host: a.example", &framing]);
     let answer = head(&["HTTP/1.1 200 OK", &framing, "Date: x"]);
-    // When its head arrived, it was unknown whether the rest of the request would be needed.
+    // When the head arrived, it was unknown whether the rest of the request would be needed.
     let response = head(&["HTTP/1.1 200 OK", &framing, "Connection: close", "Date: x"]);
     let both = |first: &str| Bytes::from(first.to_owned() + &content);
     for seed in 0..4 {

@@ -39,13 +39,13 @@ fn origin(more: &str, content: &str) -> String {
     head(&["HTTP/1.1 200 OK", &format!("Content-Length: {}", content.len()), DATE, more]) + content
 }
 
-/// The same as relayed to a client.
+/// The upstream's response as relayed to a client.
 fn relayed(more: &str, content: &str, said: &str) -> String {
     let length = format!("Content-Length: {}", content.len());
     head(&["HTTP/1.1 200 OK", &length, DATE, more, &format!("Cache-Status: breme; {said}")]) + content
 }
 
-/// … as served from the store.
+/// The upstream's response as served from the store.
 fn stored(more: &str, content: &str, age: u64, said: &str) -> String {
     let length = format!("Content-Length: {}", content.len());
     head(&["HTTP/1.1 200 OK", &length, DATE, more, &format!("Age: {age}"), &format!("Cache-Status: breme; {said}")])
@@ -94,7 +94,7 @@ fn serves_stored_response_without_upstream() {
     assert_eq!(counts.cache_bytes, 7);
 }
 
-/// … from memory, but not the last response of a client that must leave since others wait.
+/// The last response to a client that must leave because others wait is not replayed.
 #[test]
 fn cached_clients_leave_after_a_turn_under_pressure() {
     let step = PRESSURE_TURN / 8;
@@ -225,7 +225,7 @@ fn private_response_releases_all_followers() {
     let clients: Vec<Script> =
         (0..CLIENTS).map(|number| client("fwd=uri-miss", Duration::from_millis(number as u64))).collect();
     let first = Acts::new().expect(GET).wait(seconds(2)).send(origin(more, "mine")).close(Close::Graceful);
-    // All the others send their requests at the same time, each on a connection of its own.
+    // The others are forwarded at the same time, each on its own connection.
     let others = Acts::new().expect(GET).wait(seconds(2)).send(origin(more, "mine")).expect_end();
     let upstream = std::iter::once(first).chain(std::iter::repeat_n(others, CLIENTS - 1)).collect();
     let counts = play(clients, upstream);
@@ -429,7 +429,7 @@ fn slow_follower_does_not_delay_others() {
     play(vec![leader, reads(seconds(0)), reads(seconds(50))], vec![upstream]);
 }
 
-/// Content that fills every buffer on its way to a client that does not read.
+/// The content fills every buffer on its way to a client that does not read.
 fn parted(clients: Vec<Script>, upstream: Acts, by: u64) -> (Arc<Cache>, ProxyCounts) {
     let network = Network {
         window_bytes: AmountRange::always(16 << 10),
@@ -444,7 +444,7 @@ fn parted(clients: Vec<Script>, upstream: Acts, by: u64) -> (Arc<Cache>, ProxyCo
     (cache, counts)
 }
 
-/// The first client, for which all is fetched, reads at its own pace.
+/// The client that caused the fetch reads at its own pace.
 #[test]
 fn slow_first_client_does_not_delay_others() {
     let content = "0123456789".repeat(50_000);
@@ -460,7 +460,7 @@ fn slow_first_client_does_not_delay_others() {
     assert_eq!((counts.connects, counts.cache_misses, counts.cache_hits), (1, 1, 3));
 }
 
-/// The part that it has not read is truncated for it too.
+/// If the upstream truncates the response, the slow client gets a truncated one, too.
 #[test]
 fn slow_first_client_detects_truncation() {
     let content = "0123456789".repeat(50_000);
@@ -474,7 +474,7 @@ fn slow_first_client_detects_truncation() {
     assert_eq!((cache.statistics().objects, counts.answers_of_class(2)), (0, 0));
 }
 
-/// It is stored nevertheless: that costs the upstream nothing more.
+/// The response is stored nevertheless: the upstream sends it anyway.
 #[test]
 fn slow_first_client_may_leave() {
     let content = "0123456789".repeat(50_000);
@@ -593,8 +593,7 @@ fn stores_and_joins_partial_responses() {
     assert_eq!((counts.cache_hits, counts.cache_misses, counts.cache_bytes), (4, 2, 16));
 }
 
-/// Many concurrent requests for the same response of an upstream without a listener: one attempt, and all get the
-/// error.
+/// Nothing listens at the upstream: for many concurrent requests there is one attempt, and all get the error.
 #[test]
 fn followers_of_failed_fetch_fail_at_once() {
     let got = failure(502, "connection_refused", "the upstream refused the connection");
@@ -615,7 +614,7 @@ fn silent_upstream_gets_two_requests() {
     let gives_up = || Acts::new().expect(GET).wait(seconds(1)).close(Close::Graceful);
     let counts = play(clients, vec![gives_up(), gives_up()]);
     assert_eq!((counts.connects, counts.answers_of_class(5)), (2, 20));
-    // If the second gets a response, all do.
+    // If the second request gets a response, all clients get it.
     let first = client_at(1);
     let second = Script::new().connect().wait(Duration::from_millis(10)).send(GET);
     let second = second.expect(text(later(2, relayed(FRESH, "hello", "fwd=uri-miss; stored")))).part();
@@ -628,8 +627,7 @@ fn silent_upstream_gets_two_requests() {
     assert_eq!((counts.connects, counts.answers_of_class(2)), (2, 19));
 }
 
-/// Followers that leave have no effect, whether by a reset or (if configured) by a half-close; the others get the
-/// response.
+/// Followers may leave, by a reset or (if configured) by a half-close; the others get the response.
 #[test]
 fn followers_may_leave() {
     for (seed, abort_on_close) in (0..8).map(|seed| (seed, seed % 2 == 0)) {
@@ -650,8 +648,7 @@ fn followers_may_leave() {
     }
 }
 
-/// Whether the response is from the upstream, the store, a part, a 304, or another client's fetch; and its key purges
-/// it nevertheless.
+/// Nor with hits, parts, 304 and coalesced responses; purges by these keys work nevertheless.
 #[test]
 fn surrogate_keys_are_not_relayed() {
     let settings = breme_cache::CacheSettings {

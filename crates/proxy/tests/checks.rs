@@ -21,7 +21,7 @@ const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: Sun, 06 Nov 1
 const GOOD: &str = "HTTP/1.1 204 No Content\r\n\r\n";
 const BAD: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
 
-/// Checks at about 0, 1, 2 s …
+/// Checks at about 0, 1, 2 s and so on.
 fn checked() -> GroupSettings {
     let health = HealthSettings {
         path: "/health?deep=1".to_owned(),
@@ -32,7 +32,7 @@ fn checked() -> GroupSettings {
     GroupSettings { health: Some(health), ..GroupSettings::default() }
 }
 
-/// The health check of the upstream with this number.
+/// The request that checks this upstream.
 fn question(upstream: usize) -> String {
     head(&[
         "GET /health?deep=1 HTTP/1.1",
@@ -121,7 +121,7 @@ fn uses_all_upstreams_if_none_is_healthy() {
     assert_eq!(group.states(Instant::ZERO)[0].status, UpstreamStatus::Down);
 }
 
-/// An upstream that passes its first check, takes a request and freezes; and another one, which works.
+/// One upstream passes its first check, takes a request and freezes; the second one works.
 fn frozen(client: Script, request: Acts, second: Vec<Acts>, aborts_requests: bool) -> (ProxyCounts, Arc<Group>) {
     let mut group = checked();
     group.health = group.health.map(|health| HealthSettings { fall: 1, aborts_requests, ..health });

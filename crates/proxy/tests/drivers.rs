@@ -1,4 +1,4 @@
-//! The same node on threads, events and io_uring: real sockets, small and large messages, both ways.
+//! The node on each driver: real sockets, small and large messages in both directions.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 #![allow(clippy::disallowed_types, reason = "here are real sockets")]
@@ -18,7 +18,7 @@ use breme_proxy::{Parts, Proxy, ProxyCounts, Settings};
 use breme_testkit::{Client, Script, Surroundings};
 use support::{Acts, ScriptedUpstream, head, silent, text, upstream_at};
 
-/// A fail-safe: no passing test waits for it.
+/// No passing test waits as long.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn serve<N: Node + Send + 'static>(
@@ -32,7 +32,7 @@ fn serve<N: Node + Send + 'static>(
     (address, start(kind, vec![listener], &settings, Clock::start(), node).unwrap())
 }
 
-/// Plays the clients against a proxy on `kind` with one upstream. Deviations from the scripts fail the test.
+/// Runs client scripts against a proxy with one upstream. Deviations from the scripts fail the test.
 fn play(kind: DriverKind, settings: Settings, clients: &[Script], upstream: &[Acts]) -> ProxyCounts {
     let threads = if kind == DriverKind::Threads { clients.len() } else { 1 };
     let (upstream_address, upstream_running) =
@@ -121,8 +121,7 @@ fn fetch(address: std::net::SocketAddr, request: &str, content_bytes: usize) -> 
     }
 }
 
-/// Forty clients on four shards, with the pool of threads each on a shard of its own: all except the first follow, or
-/// find it stored.
+/// Forty clients on four shards (with the pool of threads, each on its own): one fetches, the others follow it or hit.
 #[test]
 fn misses_on_all_shards_collapse() {
     const CLIENTS: usize = 40;

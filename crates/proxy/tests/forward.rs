@@ -18,7 +18,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: x\r\n\r\nhello";
 const OPEN: &str = "HTTP/1.1 200 OK\r\n\r\n";
 
-/// The simulation's addresses and their port are permitted.
+/// A forward proxy that permits the addresses and the port of the simulation.
 fn forward() -> Settings {
     let rules = ForwardRules {
         hosts_allowed: vec!["10.0.0.0/16".to_owned(), "*.example".to_owned()],
@@ -162,12 +162,12 @@ fn detects_loops() {
         let line = format!("GET {target} HTTP/1.1");
         let request = |via: &str| text(head(&[&line, "Host: a.example", &format!("Via: {via}")]));
         let passed = |via: &str| head(&["GET / HTTP/1.1", "Host: a.example", via, &format!("Via: 1.1 {own}")]);
-        // Another proxy with the same name is a different one.
+        // A proxy of the same name without the mark is another one.
         let script = Script::new().connect().send(request("1.0 other")).expect(text(answer.clone()));
         let script = script.send(request("1.1 breme")).expect(text(answer.clone()));
         let upstream = Acts::new().expect(passed("Via: 1.0 other")).send(HELLO);
         let upstream = upstream.expect(passed("Via: 1.1 breme")).send(HELLO);
-        // Elements of other proxies do not hide it.
+        // Elements of other proxies do not hide the mark.
         let loops = [format!("1.0 other, 1.1 {own}, 1.1 last"), format!("1.1 {own}"), format!("1.0 (\"a, 1.1 {own}")];
         let script = loops.iter().fold(script, |script, via| script.send(request(via)).expect(text(looped.clone())));
         Play { settings, ..play(vec![script.part()], vec![upstream]) }.run();
@@ -194,8 +194,7 @@ fn counts_max_forwards() {
     play(vec![script], vec![Acts::new().expect(&passed).send(HELLO)]).run();
 }
 
-/// The URL's scheme is `http`, as in the cache key, and so must be the one for the origin, however the proxy was
-/// reached.
+/// The scheme for the origin is that of the URL, as in the cache key, and not that of the client's connection.
 #[test]
 fn upstream_gets_the_scheme_of_the_url() {
     let settings = Settings {

@@ -41,7 +41,7 @@ fn drains_body_after_early_response() {
     }
 }
 
-/// The same if the proxy itself responds.
+/// Nor if the proxy itself responds.
 #[test]
 fn drains_body_after_own_response() {
     let post = head(&["POST /a HTTP/1.1", "Host: a.example", &format!("Content-Length: {}", SMUGGLED.len())]);
@@ -164,7 +164,7 @@ fn rejects_ambiguous_requests() {
     refused(get, "400 Bad Request", "A line ends with LF instead of CRLF.").run();
 }
 
-/// Half a request was forwarded when its content turns out malformed: it is not completed.
+/// A request whose content turns out malformed after a part was forwarded is not completed.
 #[test]
 fn malformed_body_is_not_parsed_as_request() {
     let post = head(&["POST /a HTTP/1.1", "Host: a.example", "Transfer-Encoding: chunked"]);
@@ -182,7 +182,7 @@ fn malformed_body_is_not_parsed_as_request() {
     Play::new(vec![script], vec![Acts::new().expect(post + "5\r\nhello\r\n").expect_end()]).run();
 }
 
-/// An upstream's framing is not forwarded, nor is a second response after the first.
+/// Neither the upstream's framing nor a second response after the first is forwarded.
 #[test]
 fn reframes_responses() {
     let sent = "HTTP/1.1 200 OK\r\nTransfer-Encoding: CHUNKED\r\nConnection: x-hop, keep-alive\r\nX-Hop: y\r\nKeep-Alive: z\r\nDate: x\r\n\r\n0005;ext=\"a\"\r\ntweet\r\n0\r\nX-Trailer: z\r\n\r\n";

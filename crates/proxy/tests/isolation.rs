@@ -24,10 +24,10 @@ const DATE: &[u8; 29] = b"Sun, 06 Nov 1994 08:49:37 GMT";
 const CLIENTS: u64 = 12;
 const REQUESTS: u64 = 12;
 const REPEATS_MAX: u64 = 3_000;
-/// Longer than any wait on a connection that is not silent.
+/// Connections that are silent for longer are closed.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// The response body of a target: longer than a segment, and different in every byte from that of other targets.
+/// The response body of a target: longer than a segment, and different in each byte from those of other targets.
 fn content_of(target: &str, request_content: &[u8]) -> Vec<u8> {
     let repeats = 1 + target.bytes().map(u64::from).sum::<u64>() * 7919 % REPEATS_MAX;
     let mut content = target.repeat(repeats as usize).into_bytes();
@@ -137,7 +137,7 @@ impl Node for Mirror {
 struct Client {
     server: Endpoint,
     name: u64,
-    /// Repeat requests of this and other clients.
+    /// Send the same requests again, as other clients do.
     repeats: bool,
     sent: u64,
     line: Option<ClientLine>,
@@ -198,7 +198,6 @@ impl Client {
         }
     }
 
-    /// The connection and its requests are lost.
     fn lose(&mut self, actions: &mut Actions) {
         if self.line.as_ref().is_some_and(|line| !line.content.is_empty()) {
             self.check(false);
@@ -307,7 +306,7 @@ impl Node for Client {
     }
 }
 
-/// Plays one world. Returns how many responses were correct, and how many requests had none.
+/// Runs one simulation. Returns how many requests had a correct response, and how many had none.
 fn world(seed: u64, network: Network, breaks: f64, repeats: bool) -> (u64, u64) {
     let mut simulation = Simulation::new(seed, network);
     let mirrors: Vec<_> = (0..2)

@@ -26,7 +26,7 @@ fn requests(count: usize) -> Acts {
     (0..count).fold(Acts::new(), |acts, _| acts.expect(GET).send(HELLO)).expect_end()
 }
 
-/// At 08:49 and this second.
+/// The response at 08:49 and this second.
 fn too_many(second: u64) -> String {
     let content = "Proxy error: too many requests from your address; retry in 1 s.\n";
     later(second - 37, error_response(429, &["Retry-After: 1"], content))
@@ -86,7 +86,7 @@ fn trusted_proxy_has_no_connection_limit() {
 #[test]
 fn limits_clients_behind_trusted_proxy_separately() {
     let from = |chain: &str| head(&["GET /a HTTP/1.1", "Host: a.example", &format!("X-Forwarded-For: {chain}")]);
-    // Addresses forged by a client precede its own.
+    // A client can forge addresses only before its own.
     let (one, again, other) = (from("192.0.2.1"), from("198.51.100.7, 192.0.2.1"), from("192.0.2.2, 10.9.9.9"));
     let answers = [(&one, HELLO.to_owned()), (&again, too_many(37)), (&other, HELLO.to_owned()), (&one, too_many(37))];
     let script = Script::new().connect();

@@ -23,7 +23,6 @@ fn get(lines: &[&str]) -> String {
     head(&[&["GET /a HTTP/1.1", "Host: a.example"], lines].concat())
 }
 
-/// Also for replayed requests.
 #[test]
 fn sends_via_and_cdn_loop() {
     for (sent, passed) in [
@@ -41,7 +40,7 @@ fn sends_via_and_cdn_loop() {
     }
 }
 
-/// A stored response does not hide it.
+/// A loop is detected even if a response is stored.
 #[test]
 fn rejects_own_mark() {
     let all = [&OTHERS[..], &[OWN]].concat();
@@ -63,7 +62,7 @@ fn rejects_own_mark() {
     }
 }
 
-/// It does not identify itself, and keeps the elements of others.
+/// A proxy without an identity keeps the elements of others.
 #[test]
 fn relays_cdn_loop_without_own_name() {
     let sent = get(&[&OTHERS[..], &[OWN, "Connection: CDN-Loop"]].concat());

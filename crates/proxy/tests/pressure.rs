@@ -16,7 +16,7 @@ const GET: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: x\r\n\r\nhello";
 const SECOND: Duration = Duration::from_secs(1);
 
-/// No idle client leaves by itself; a script that waited for that would have failed before.
+/// Idle timeouts so long that only pressure closes connections.
 fn patient() -> Settings {
     let limits = Limits { idle_timeout: Duration::MAX, head_timeout: 60 * SECOND, ..Limits::default() };
     Settings { limits, ..silent() }
@@ -26,7 +26,7 @@ fn client() -> Script {
     Script::new().connect()
 }
 
-/// The same response with the announcement that it is the last one.
+/// The response with `Connection: close`.
 fn last(answer: &str) -> String {
     answer.replacen("\r\nDate", "\r\nConnection: close\r\nDate", 1)
 }
@@ -54,11 +54,11 @@ fn evicts_idle_clients_only() {
     let clients = vec![spare, idle, begun, active];
     let play = Play { settings, pressure: Some(2 * SECOND..20 * SECOND), ..Play::new(clients, upstream) };
     let counts = play.run();
-    // The last two had had their turn before their responses.
+    // The turn of the last two ended before their responses.
     assert_eq!((counts.evicted, counts.answers_of_class(2)), (4, 3));
 }
 
-/// Its requests are sent before it would count as idle: eight in its turn, and then three at once.
+/// A client that always requests before it counts as idle: eight times in its turn, and then three at once.
 fn keeps_requesting(answer: &str) -> Script {
     let step = PRESSURE_TURN / 8;
     let script = (0..8).fold(client(), |script, _| script.send(GET).expect(text(answer)).wait(step));
@@ -76,7 +76,7 @@ fn busy_client_leaves_after_a_turn() {
     assert!(counts.answers_repeated > 0, "some of them were repeated");
 }
 
-/// Sixteen per twenty milliseconds, while others wait; the rest after their ordinary time limit.
+/// Under pressure sixteen are closed every twenty milliseconds; the rest after the ordinary timeout.
 #[test]
 fn evicts_idle_clients_gradually() {
     let clients = vec![leaves(client()); 40];
@@ -110,7 +110,7 @@ fn evicts_slow_clients() {
     assert_eq!(counts.evicted, 4, "{counts:?}");
 }
 
-/// They arrive when the pressure has lasted for a second, and are closed before it ends.
+/// Clients that arrive under pressure are closed before it ends.
 #[test]
 fn lasting_pressure_shortens_slow_timeouts() {
     let post = "POST /a HTTP/1.1\r\nHost: a.example\r\nContent-Length: 100\r\n\r\nx";

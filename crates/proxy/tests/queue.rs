@@ -1,4 +1,4 @@
-//! Requests that wait for an upstream's capacity.
+//! The queue for upstreams that are at their limit.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
@@ -34,7 +34,7 @@ fn queueing(requests_max: usize, timeout: Duration) -> Settings {
     Settings { queue: QueueSettings { requests_max, timeout }, ..silent() }
 }
 
-/// A client that sends its request after the one before it.
+/// The clients send their requests one after another.
 fn client(number: u32) -> Script {
     let script = if number > 0 { Script::new().await_signal(number) } else { Script::new() };
     script.wait(Duration::from_millis(10)).connect().signal(number + 1).send(text(get(&number.to_string())))
@@ -141,7 +141,7 @@ fn left_clients_leave_the_queue() {
     assert_eq!((counts.requests_queued, counts.queue_length, counts.clients_gone), (2, 0, 1));
 }
 
-/// Responds to each request after a delay, and records the maximum number of concurrent ones.
+/// An upstream that responds after a delay, and records how many requests were concurrent at most.
 #[derive(Default)]
 struct Slow {
     pending: VecDeque<(Instant, ConnectionId)>,

@@ -1,5 +1,5 @@
-//! Byte for byte: the data of clients and upstreams, in both directions. Each script is played on a calm network and
-//! then on many that cut and delay it anywhere and transmit it in small pieces: the bytes that arrive must be the same.
+//! What clients and upstreams receive, byte for byte. Scripts run on a calm network, and on many that cut and delay the
+//! data anywhere: the bytes that arrive must be the same.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
@@ -29,7 +29,7 @@ fn answers(acts: Acts, request: &str, answer: &str) -> Acts {
     acts.expect(request).send(answer)
 }
 
-/// One exchange: data sent and received by the client and the upstream. Both connections serve another one after it.
+/// One exchange, as the client and the upstream see it. Then another one follows on both connections.
 fn one_exchange(sent: &str, passed: &str, answered: &str, got: &str) {
     check_on_all_networks(
         || {
@@ -53,7 +53,7 @@ fn relays_each_framing() {
     one_exchange(&length, &length, HELLO, HELLO);
     let chunked = post("Transfer-Encoding: chunked", "5\r\nhello\r\n0\r\n\r\n");
     let odd = post("Transfer-Encoding: chunked", "5;x=y\r\nhello\r\n0;z\r\n\r\n");
-    // Only without cuts are the chunks the original ones.
+    // The chunks are the original ones only if the network does not cut them.
     let script = exchange(client(), &odd, HELLO).part();
     Play::new(vec![script], vec![answers(Acts::new(), &chunked, HELLO)]).run();
     let answer = head(&["HTTP/1.1 200 OK", "Transfer-Encoding: chunked", "Date: x"]) + "5\r\nhello\r\n0\r\n\r\n";
@@ -70,7 +70,7 @@ fn relays_trailers() {
         head(&[&["HTTP/1.1 200 OK", chunked], lines].concat()) + "5\r\nhello\r\n0\r\n" + end + "\r\n"
     };
     let sent = answer(&["Trailer: X-Sum, Host, Vary", "Date: x"], "X-Sum: 1\r\nVary: *\r\nX_Sum: 2\r\nX-Empty:\r\n");
-    // A client that has not declared support gets none.
+    // A client without `TE: trailers` gets none.
     for (request, passed, got) in [
         (takes.as_str(), passed.as_str(), answer(&["Date: x", "Trailer: X-Sum"], "X-Sum: 1\r\nX-Empty: \r\n")),
         (GET, GET, answer(&["Date: x"], "")),
@@ -353,7 +353,7 @@ fn tries_another_upstream_if_connect_fails() {
     assert_eq!((counts.connects_failed, counts.connects), (1, 1));
 }
 
-/// Names of upstreams are for operators, except in a laboratory.
+/// Clients see names of upstreams only with `shows_upstreams`.
 #[test]
 fn errors_name_upstream_only_if_enabled() {
     let mode = || Mode::Reverse { host: HostRule::Keep };
@@ -456,7 +456,7 @@ fn does_not_reuse_connection_with_extra_bytes() {
     let script = exchange(exchange(client(), GET, HELLO), OTHER, HELLO).part();
     let upstreams = vec![Acts::new().expect(GET).send(&more).expect_end(), answers(Acts::new(), OTHER, HELLO)];
     Play::new(vec![script], upstreams).run();
-    // Also if it arrives a little later.
+    // Nor if the extra bytes arrive later.
     let later = Acts::new().expect(GET).send(HELLO).wait(SECOND).send("HTTP/1.1 200 OK\r\n\r\n").anything();
     let script = exchange(exchange(client(), GET, HELLO).wait(2 * SECOND), OTHER, HELLO).part();
     Play::new(vec![script], vec![later, answers(Acts::new(), OTHER, HELLO)]).run();
@@ -474,7 +474,7 @@ fn enforces_timeouts() {
     let play = Play::new(vec![script], vec![Acts::new().expect(GET).expect_end()]);
     let counts = Play { settings: settings.clone(), ..play }.run();
     assert_eq!(counts.gateway_timeouts, 1);
-    // It starts and stalls.
+    // The response starts and stalls.
     let part = head(&["HTTP/1.1 200 OK", "Content-Length: 9", "Date: x"]) + "hello";
     let script = client().send(text(GET)).expect_gone(text(&part)).expect_closed(Ending::Any);
     let play = Play::new(vec![script], vec![Acts::new().expect(GET).send(&part).expect_end()]);
@@ -505,7 +505,7 @@ fn upstream_connection_closes_with_client() {
     check_on_all_networks(
         || {
             let script = client().send(text(GET)).wait(20 * SECOND).close(Close::Abort).expect_closed(Ending::Any);
-            // The world runs until all clients have left it.
+            // The simulation ends when the last client leaves.
             let witness = Script::new().wait(30 * SECOND);
             Play::new(vec![script, witness], vec![Acts::new().expect(GET).expect_end()])
         },
@@ -522,7 +522,7 @@ fn finishes_exchanges_when_stopping() {
     Play { stops_at: Some(2 * SECOND), ..Play::new(vec![idle, busy], upstreams) }.run();
 }
 
-/// A request that was on its way when the proxy stopped.
+/// The request was sent before the client could know that the proxy stops.
 #[test]
 fn serves_late_requests_when_stopping() {
     let leaves = HELLO.replace("\r\nDate", "\r\nConnection: close\r\nDate");

@@ -1,4 +1,4 @@
-//! Repeated requests and responses: the tenth is forwarded as the first.
+//! Repeated requests and responses: replayed ones equal the first, parsed ones.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
@@ -48,7 +48,7 @@ fn exchanges() -> Vec<Exchange> {
     let ok = |length: &'static str| ["HTTP/1.1 200 OK", length, "Date: x", "X-Long: yes"];
     vec![
         exchange("GET", "/a", &ok("Content-Length: 5"), "hello"),
-        // The same request, and another response of the same length, or nearly the same head.
+        // Another response of the same length, or with nearly the same head.
         exchange("GET", "/a", &ok("Content-Length: 5"), "olleh"),
         exchange("GET", "/a", &["HTTP/1.1 200 OK", "Content-Length: 5", "Date: y", "X-Long: yes"], "hello"),
         exchange("GET", "/a", &["HTTP/1.1 404 Not Found", "Content-Length: 3", "Date: x"], "no!"),
@@ -75,7 +75,7 @@ fn replayed_requests_equal_the_first() {
         play.network = if seed % 2 == 0 { Network::calm() } else { Network::rough() };
         let counts = play.run();
         assert_eq!((counts.connects, counts.reuses), (1, 59));
-        // On a rough network little arrives in one piece.
+        // On a rough network little arrives in one segment, and is replayed.
         let is_calm = seed % 2 == 0;
         assert!(!is_calm || (counts.requests_repeated > 20 && counts.answers_repeated > 0), "{counts:?}");
     }

@@ -1,4 +1,4 @@
-//! A failing upstream does not get twice the requests of a working one.
+//! The retry budget: a failing upstream does not get twice the requests of a working one.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
@@ -35,7 +35,7 @@ fn with_client(proxy: &Proxy) -> Driven {
     driven
 }
 
-/// The requested connection.
+/// The ticket of the connection that the node wants to open.
 fn wanted(wishes: &[Action]) -> Option<ConnectTicket> {
     wishes.iter().find_map(|wish| match wish {
         Action::Connect(ticket, _) => Some(*ticket),
@@ -48,7 +48,7 @@ fn connect(driven: &mut Driven, ticket: ConnectTicket, server: ConnectionId) -> 
     driven.wishes()
 }
 
-/// Every connection has a response to one request, and is closed at the second.
+/// Each connection carries one response and is closed at the second request.
 fn requests_until_denied(percent: u32, requests_max: u32) -> (u32, Proxy) {
     let proxy = proxy(Settings { retry_percent_max: percent, ..silent() }, 1);
     let mut driven = with_client(&proxy);

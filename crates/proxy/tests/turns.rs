@@ -1,4 +1,4 @@
-//! What one client gets before others have their turn.
+//! Fairness: how many responses one client gets before others have their turn.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 

@@ -14,8 +14,7 @@ const VICTIM: &str = "GET /victim HTTP/1.1\r\nHost: a.example\r\n\r\n";
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nDate: x\r\n\r\nok";
 const POISON: &str = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\nDate: x\r\n\r\npoison";
 
-/// `is_chunked`: the chunks sent to the upstream depend on how the content arrives, so the expected ones are only seen
-/// on one network.
+/// With `is_chunked` only on the calm network: on others the chunks differ from the expected ones.
 fn on_networks(is_chunked: bool, story: impl Fn() -> Play) {
     story().run();
     for seed in 0..if is_chunked { 0 } else { 6 } {
@@ -35,8 +34,7 @@ fn attack(method: &str, is_chunked: bool, more: &[&str]) -> String {
     head(&[&[method.as_str(), "Host: a.example", &framing], more].concat()) + &content
 }
 
-/// An upstream that responds to the attack with `response`; the smuggled request's response would follow if there were
-/// another request, or the connection lasted.
+/// An upstream that responds to the attack with `response`, and to the smuggled request if the connection is reused.
 fn faulty(request: &str, response: &str) -> Acts {
     Acts::new().expect(request).send(response).expect_end()
 }
@@ -89,7 +87,7 @@ fn reserved_connection_closes_with_client() {
     });
 }
 
-/// A client that opens another connection of its own releases the first.
+/// The client's next request with a body uses the reserved connection.
 #[test]
 fn client_has_one_reserved_connection() {
     let (first, second) = (attack("POST", false, &[]), attack("PUT", false, &[]));

@@ -19,10 +19,10 @@ use support::{THEN, failure, silent, text, upstream_at};
 
 const CLIENTS: usize = 24;
 const SHARDS: usize = 6;
-/// By then all wait.
+/// By then all clients wait.
 const FIRST_FAILS_AFTER: Duration = Duration::from_secs(1);
 
-/// Closes each connection when a request has arrived, the first one after a delay; counts them.
+/// An upstream that closes each connection after a request, the first one after a delay, and counts requests.
 #[derive(Debug, Default)]
 struct Broken {
     requests: usize,

@@ -1,4 +1,4 @@
-//! Request collapsing: many requests for one response cause one upstream request, and none waits for a private one.
+//! Request coalescing: many requests for one response cause one upstream request, and none waits for a private one.
 
 use std::sync::Arc;
 
@@ -192,7 +192,7 @@ fn two_failures_fail_followers() {
     assert!(world.is_hit("GET /", ""));
 }
 
-/// It waited for both, although it was not woken in between.
+/// The follower waited for both fills, although it was not woken in between.
 #[test]
 fn late_follower_gets_second_failure() {
     let mut world = World::new();
@@ -210,7 +210,7 @@ fn late_follower_gets_second_failure() {
     assert_eq!(failure(&mut late, &world), None, "of the first it learns now");
     let CacheDecision::Wait(mut late) = late.retry(now) else { panic!("it has waited for both") };
     assert_eq!(failure(&mut late, &world), Some("second"));
-    // A later response is for it too.
+    // A later response is for the follower, too.
     world.fetch("GET /", "", 200, FRESH, "abc");
     assert_eq!(failure(&mut latest, &world), None);
     assert!(matches!(latest.retry(now), CacheDecision::Respond(_)));

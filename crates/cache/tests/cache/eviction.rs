@@ -32,7 +32,7 @@ impl Zipf {
     }
 }
 
-/// The reference.
+/// The reference: least recently used.
 #[derive(Default)]
 struct Lru {
     used: HashMap<usize, u64>,

@@ -24,7 +24,7 @@ fn fresh_hit_has_age() {
     assert!(!world.is_hit("GET /", ""));
 }
 
-/// Including the time in caches nearer to the origin.
+/// The age includes the time in caches nearer to the origin.
 #[test]
 fn freshness_is_limited() {
     let settings = CacheSettings { lifetime_max: Duration::from_secs(5), ..CacheSettings::new(4 << 20) };

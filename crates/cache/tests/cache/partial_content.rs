@@ -163,7 +163,7 @@ fn merging_drops_digests() {
     );
 }
 
-/// Such a response may omit headers that the client has (RFC 9110, 15.3.7).
+/// A 206 to a request with If-Range may omit headers that the client has (RFC 9110, 15.3.7).
 #[test]
 fn if_range_part_needs_merge() {
     let part = |world: &mut World, start: usize, more: &str| {

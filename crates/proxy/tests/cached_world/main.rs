@@ -28,7 +28,7 @@ const QUESTIONS: u64 = 40;
 const PAGES_REQUESTED: usize = 5;
 const SHARDS: usize = 3;
 
-/// The result of a world.
+/// The result of a simulation.
 struct Outcome {
     answered: u64,
     hits: u64,
@@ -47,7 +47,7 @@ fn play(seed: u64, network: Network, breaks: f64, may_fail: bool) -> Outcome {
         has_ranges,
         lines: HashMap::new(),
     });
-    // A few of all pages, so that each is requested often.
+    // Only a few pages, so that each is requested often.
     let pages: Vec<_> = (0..PAGES_REQUESTED).map(|_| random.below(PAGES.len() as u64) as usize).collect();
     let cache = Cache::new(breme_cache::CacheSettings {
         stale_on_failure: Duration::ZERO,
@@ -92,7 +92,7 @@ fn responses_are_correct_without_losses() {
     seeds(20, |seed| {
         let network = if seed % 2 == 0 { Network::calm() } else { Network::rough() };
         let Outcome { answered, hits, failed } = play(seed, network, 0.0, false);
-        // Some leave by themselves.
+        // Some clients leave before a response is complete.
         let requests = VISITORS as u64 * QUESTIONS;
         assert!(answered + failed == requests && failed < requests / 10, "seed {seed}: {answered}, {failed}");
         all = (all.0 + requests, all.1 + hits);

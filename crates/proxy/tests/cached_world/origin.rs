@@ -1,4 +1,4 @@
-//! An origin that knows the truth, with delays and every framing; sometimes it truncates a response.
+//! The origin of the pages: it responds after delays, in every framing, and sometimes truncates a response.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

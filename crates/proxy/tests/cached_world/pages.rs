@@ -1,4 +1,4 @@
-//! The truth: the pages, the headers of their origin, and the times of their versions.
+//! The pages, their headers, and the times of their versions: what responses are checked against.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ impl Edition {
         line.repeat(5 + (mixed % REPEATS_MAX) as usize).into_bytes()
     }
 
-    /// None if each response is different.
+    /// The entity tag; none if each response differs.
     pub fn tag(&self) -> Option<String> {
         self.client.is_empty().then(|| format!("\"{}.{}.{}\"", self.page, self.kind, self.version))
     }

@@ -1,4 +1,4 @@
-//! Clients with all kinds of requests that a cache must support, which check each response against the truth.
+//! Clients with all kinds of requests that a cache must support. They check each response.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::pages::{Edition, KINDS, PAGES, Truth};
 
 /// The longest time between a response and the next request.
 const THINKS_MAX_MS: u64 = 1_500;
-/// Longer than any wait on a connection that is not silent.
+/// Connections that are silent for longer are closed.
 const PATIENCE: Duration = Duration::from_secs(600);
 /// Ages are whole seconds, and so is the Date from which they are calculated.
 const AGE_SLACK_S: u64 = 2;
@@ -31,7 +31,7 @@ pub struct Visitor {
     pub pages: Vec<usize>,
     /// Remaining requests.
     pub left: u64,
-    /// It also purges responses, as an operator does.
+    /// The client also purges, as an operator does.
     pub cache: Arc<Cache>,
     /// The network or the origin may fail: then some requests have no response.
     pub may_fail: bool,
@@ -216,7 +216,7 @@ impl Visitor {
         }
     }
 
-    /// Whether it is a response at all, and a correct one.
+    /// Whether the response is a page; an error if it is a wrong one.
     fn judge(&mut self, question: &Question, now: Instant) -> Result<bool, String> {
         let Question { method, page, requested, answer, .. } = question;
         match (*method, answer.status) {

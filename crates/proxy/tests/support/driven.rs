@@ -1,4 +1,4 @@
-//! A node driven by the test: for interleavings that no simulation can produce.
+//! A node whose events the test generates, for interleavings that a simulation does not produce.
 
 use breme_base::Instant;
 use breme_node::{Action, Actions, ConnectionId, Node, Received, Shard, ShardId};
@@ -12,13 +12,13 @@ impl Driven {
         Self(proxy.node(Shard { id: ShardId(id), count: 2 }), Actions::new())
     }
 
-    /// Lends bytes, all of which must be taken. Returns the node's actions.
+    /// As [`lend`](Self::lend); returns the node's actions.
     pub fn receive(&mut self, id: ConnectionId, bytes: &str) -> Vec<Action> {
         self.lend(id, bytes);
         self.wishes()
     }
 
-    /// Lends bytes, all of which must be taken.
+    /// Passes received bytes to the node, which must consume all.
     pub fn lend(&mut self, id: ConnectionId, bytes: &str) {
         let received = Received { bytes: bytes.as_bytes(), ended: false, arrived_at: Instant::ZERO };
         assert_eq!(self.0.handle_received(Instant::ZERO, id, received, &mut self.1), bytes.len());

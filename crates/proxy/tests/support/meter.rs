@@ -1,5 +1,4 @@
-//! Measures how much a node has sent on one connection by some instant. While the peer reads nothing, all of it is
-//! buffered.
+//! Measures how much a node has sent on one connection by an instant. If the peer reads nothing, all of it is buffered.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Clients, a proxy and upstreams in one world of virtual time, scripted byte by byte.
+//! Scripted clients and upstreams around a proxy, in virtual time.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
@@ -36,7 +36,7 @@ pub fn silent() -> Settings {
     Settings { identity, ..Settings::new(Mode::Reverse { host: HostRule::Keep }) }
 }
 
-/// A reverse proxy and its surroundings, to be played once.
+/// A proxy, its clients and its upstreams, for one simulation.
 pub struct Play {
     pub settings: Settings,
     pub group: GroupSettings,
@@ -82,18 +82,18 @@ impl Play {
         }
     }
 
-    /// Plays it. Deviations from the scripts fail the test.
+    /// Runs the simulation. Deviations from the scripts fail the test.
     pub fn run(self) -> ProxyCounts {
         self.play(Duration::ZERO).counts
     }
 
-    /// The same; also returns the most that the proxy had sent on one connection by `until`.
+    /// As [`run`](Self::run); also returns the most that the proxy had sent on one connection by `until`.
     pub fn run_until(self, until: Duration) -> (ProxyCounts, u64) {
         let Played { counts, sent_max, .. } = self.play(until);
         (counts, sent_max)
     }
 
-    /// The same; also returns the balancer's final state.
+    /// As [`run`](Self::run); also returns the balancer.
     pub fn run_balanced(self) -> (ProxyCounts, Arc<Group>) {
         let Played { counts, group, .. } = self.play(Duration::ZERO);
         (counts, group.unwrap())
@@ -193,7 +193,7 @@ pub fn later(seconds: u64, response: impl Into<String>) -> String {
     response.into().replace("08:49:37", &format!("08:49:{}", 37 + seconds))
 }
 
-/// Plays it on a calm network, and on many that cut and delay it anywhere and transmit it in small pieces.
+/// Runs a simulation on a calm network, and on many that cut and delay the data anywhere.
 pub fn on_all_networks(play: impl Fn() -> Play) {
     check_on_all_networks(play, drop);
 }

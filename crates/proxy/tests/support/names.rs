@@ -1,11 +1,11 @@
-//! A table in place of name servers.
+//! A resolver with a table of names.
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
 
 use breme_proxy::{Requester, Resolution, ResolveError, Resolver};
 
-/// Names with their addresses. Not for tests of waiting: it responds at once.
+/// Names with their addresses. The resolver answers at once.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     names: Vec<(String, Vec<SocketAddr>)>,

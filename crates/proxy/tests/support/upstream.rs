@@ -6,7 +6,7 @@ use std::time::Duration;
 use breme_base::{Instant, Timers};
 use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Received};
 
-/// What happens on one connection, in order.
+/// The script of one connection.
 #[derive(Clone, Debug, Default)]
 pub struct Acts {
     acts: Vec<Act>,
@@ -80,7 +80,6 @@ impl Acts {
     }
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct ScriptedUpstream {
     scripts: Vec<Acts>,
