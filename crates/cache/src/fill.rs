@@ -1,4 +1,4 @@
-//! Fills: responses being fetched, and the requests that wait for them (request coalescing; RFC 9111, 4).
+//! Fills: responses being fetched, and the requests that wait for them (request collapsing or coalescing; RFC 9111, 4).
 //!
 //! The first request for a response that is not stored is forwarded and fills; later ones follow. Nothing polls: a
 //! follower that has read everything waits, and the fill wakes it with the next piece. If the response turns out to be

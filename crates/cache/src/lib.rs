@@ -23,7 +23,7 @@
 //! | `invalidation`, `groups`, `purge` | invalidation by unsafe requests, surrogate keys, purging |
 //! | `store` | the bounded store: shards, S3-FIFO, memory budget |
 //! | `decision` | lookup: respond, forward or wait; `stale-while-revalidate` |
-//! | `fill`, `forward`, `follower` | responses being fetched; request coalescing; `stale-if-error` |
+//! | `fill`, `forward`, `follower` | responses being fetched; request collapsing; `stale-if-error` |
 //! | `cached_response`, `status` | the response to the client, and Cache-Status |
 
 mod cache;

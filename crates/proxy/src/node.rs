@@ -16,7 +16,7 @@
 //! | `clients` | accepted connections: requests, bodies, timeouts; connection pressure |
 //! | `refusals` | responses to malformed requests |
 //! | `request` | a request: rate limit, rules, cache lookup, serialisation |
-//! | `cache`, `followers`, `purge` | stored responses; request coalescing; PURGE |
+//! | `cache`, `followers`, `purge` | stored responses; request collapsing; PURGE |
 //! | `route`, `queue` | the choice of an upstream or host; requests that wait for capacity |
 //! | `retry` | requests that are sent again, to the same upstream or another |
 //! | `upstreams`, `pool`, `reuse` | upstream connections: opened, idle, reused |

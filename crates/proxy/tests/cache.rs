@@ -648,7 +648,7 @@ fn followers_may_leave() {
     }
 }
 
-/// Nor with hits, parts, 304 and coalesced responses; purges by these keys work nevertheless.
+/// Nor with hits, parts, 304 and collapsed responses; purges by these keys work nevertheless.
 #[test]
 fn surrogate_keys_are_not_relayed() {
     let settings = breme_cache::CacheSettings {

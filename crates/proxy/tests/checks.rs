@@ -179,7 +179,7 @@ fn shard(group: &Arc<Group>, id: usize) -> ProxyNode {
 }
 
 /// The node's actions when its deadline has passed.
-fn wishes_at(node: &mut ProxyNode, now: Instant) -> Vec<Action> {
+fn actions_at(node: &mut ProxyNode, now: Instant) -> Vec<Action> {
     assert!(node.next_deadline().unwrap() <= now);
     let mut actions = Actions::new();
     node.handle_deadline(now, &mut actions);
@@ -197,7 +197,7 @@ fn only_first_shard_runs_checks() {
 #[test]
 fn tls_check_without_tls_client_fails() {
     let (mut node, group) = node(true);
-    assert!(wishes_at(&mut node, Instant::ZERO).is_empty());
+    assert!(actions_at(&mut node, Instant::ZERO).is_empty());
     assert_eq!(statuses(&group), ["down"]);
     assert!(node.next_deadline().unwrap() > Instant::ZERO);
 }
@@ -207,16 +207,16 @@ fn timed_out_check_closes_its_connection() {
     let over = Instant::ZERO + Duration::from_millis(500);
     let id = ConnectionId::new(0, 0);
     let (mut waiting, group) = node(false);
-    let [Action::Connect(ticket, _)] = wishes_at(&mut waiting, Instant::ZERO)[..] else { panic!("a check is due") };
+    let [Action::Connect(ticket, _)] = actions_at(&mut waiting, Instant::ZERO)[..] else { panic!("a check is due") };
     waiting.handle_connected(Instant::ZERO, ticket, Ok(Connected::plain(id)), &mut Actions::new());
-    let wishes = wishes_at(&mut waiting, over);
-    assert!(matches!(wishes[..], [Action::Close(closed, Close::Abort)] if closed == id), "{wishes:?}");
+    let actions = actions_at(&mut waiting, over);
+    assert!(matches!(actions[..], [Action::Close(closed, Close::Abort)] if closed == id), "{actions:?}");
     assert_eq!(statuses(&group), ["down"]);
     waiting.handle_closed(over, id, CloseReason::Requested, &mut Actions::new());
 
     let (mut connecting, _) = node(false);
-    let [Action::Connect(ticket, _)] = wishes_at(&mut connecting, Instant::ZERO)[..] else { panic!("a check is due") };
-    assert!(wishes_at(&mut connecting, over).is_empty());
+    let [Action::Connect(ticket, _)] = actions_at(&mut connecting, Instant::ZERO)[..] else { panic!("a check is due") };
+    assert!(actions_at(&mut connecting, over).is_empty());
     let mut actions = Actions::new();
     connecting.handle_connected(over, ticket, Ok(Connected::plain(id)), &mut actions);
     assert!(matches!(actions.get(0), Some(Action::Close(closed, Close::Abort)) if *closed == id), "nobody wants it");

@@ -209,8 +209,8 @@ fn upstream_gets_the_scheme_of_the_url() {
         let (client, server) = (ConnectionId::new(listener, 0), ConnectionId::new(10 + listener, 0));
         let accepted = Accepted { listener: ListenerId(listener as usize), peer: Some("192.0.2.1:1".parse().unwrap()) };
         driven.0.handle_accepted(Instant::ZERO, client, accepted, &mut driven.1);
-        let wishes = driven.receive(client, "GET http://10.0.0.1/a HTTP/1.1\r\nHost: 10.0.0.1\r\n\r\n");
-        let Some(Action::Connect(ticket, _)) = wishes.first() else { panic!("{wishes:?}") };
+        let actions = driven.receive(client, "GET http://10.0.0.1/a HTTP/1.1\r\nHost: 10.0.0.1\r\n\r\n");
+        let Some(Action::Connect(ticket, _)) = actions.first() else { panic!("{actions:?}") };
         driven.0.handle_connected(Instant::ZERO, *ticket, Ok(Connected::plain(server)), &mut driven.1);
         let said = [
             "GET /a HTTP/1.1",

@@ -102,17 +102,20 @@ fn new_requests_do_not_overtake_queue() {
     }
     let [Action::Connect(ticket, _)] = here.receive(client, &get("0"))[..] else { panic!("the first one has a place") };
     here.0.handle_connected(Instant::ZERO, ticket, Ok(Connected::plain(server)), &mut here.1);
-    here.wishes();
-    let wishes = there.receive(client, &get("1"));
-    let [Action::Wake(ShardId(1), message)] = wishes[..] else { panic!("it waits, but looks once more: {wishes:?}") };
+    here.actions();
+    let actions = there.receive(client, &get("1"));
+    let [Action::Wake(ShardId(1), message)] = actions[..] else { panic!("it waits, but looks once more: {actions:?}") };
     there.0.handle_woken(Instant::ZERO, message, &mut there.1);
-    assert!(there.wishes().is_empty(), "there is no room");
-    let wishes = here.receive(server, HELLO);
-    assert!(wishes.iter().any(|wish| matches!(wish, Action::Wake(ShardId(1), same) if *same == message)), "{wishes:?}");
+    assert!(there.actions().is_empty(), "there is no room");
+    let actions = here.receive(server, HELLO);
+    assert!(
+        actions.iter().any(|action| matches!(action, Action::Wake(ShardId(1), same) if *same == message)),
+        "{actions:?}"
+    );
     assert!(here.receive(client, &get("0b")).is_empty(), "there is room, but not for this one");
     there.0.handle_woken(Instant::ZERO, message, &mut there.1);
-    let wishes = there.wishes();
-    assert!(wishes.iter().any(|wish| matches!(wish, Action::Connect(..))), "{wishes:?}");
+    let actions = there.actions();
+    assert!(actions.iter().any(|action| matches!(action, Action::Connect(..))), "{actions:?}");
 }
 
 #[test]

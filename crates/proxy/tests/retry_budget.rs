@@ -36,8 +36,8 @@ fn with_client(proxy: &Proxy) -> Driven {
 }
 
 /// The ticket of the connection that the node wants to open.
-fn wanted(wishes: &[Action]) -> Option<ConnectTicket> {
-    wishes.iter().find_map(|wish| match wish {
+fn wanted(actions: &[Action]) -> Option<ConnectTicket> {
+    actions.iter().find_map(|action| match action {
         Action::Connect(ticket, _) => Some(*ticket),
         _ => None,
     })
@@ -45,7 +45,7 @@ fn wanted(wishes: &[Action]) -> Option<ConnectTicket> {
 
 fn connect(driven: &mut Driven, ticket: ConnectTicket, server: ConnectionId) -> Vec<Action> {
     driven.0.handle_connected(NOW, ticket, Ok(Connected::plain(server)), &mut driven.1);
-    driven.wishes()
+    driven.actions()
 }
 
 /// Each connection carries one response and is closed at the second request.
@@ -59,7 +59,7 @@ fn requests_until_denied(percent: u32, requests_max: u32) -> (u32, Proxy) {
     for number in 1..requests_max {
         driven.receive(CLIENT, GET);
         driven.0.handle_closed(NOW, server, CloseReason::Reset, &mut driven.1);
-        let Some(ticket) = wanted(&driven.wishes()) else { return (number, proxy) };
+        let Some(ticket) = wanted(&driven.actions()) else { return (number, proxy) };
         server = ConnectionId::new(1, number);
         connect(&mut driven, ticket, server);
         driven.receive(server, HELLO);
@@ -86,11 +86,11 @@ fn second_choices_follow_the_budget() {
     for _ in 0..200 {
         let first = wanted(&driven.receive(CLIENT, GET)).unwrap();
         driven.0.handle_connected(NOW, first, refused, &mut driven.1);
-        let second = wanted(&driven.wishes());
+        let second = wanted(&driven.actions());
         is_second.push(second.is_some());
         if let Some(second) = second {
             driven.0.handle_connected(NOW, second, refused, &mut driven.1);
-            assert_eq!(wanted(&driven.wishes()), None);
+            assert_eq!(wanted(&driven.actions()), None);
         }
     }
     let counts = proxy.counts();

@@ -55,9 +55,9 @@ fn hits(shard: &mut Driven, client: ConnectionId, request: &str, content: &str) 
 #[test]
 fn untrusted_client_cannot_choose_variant() {
     let mut shard = accepted();
-    let wishes = shard.receive(STRANGER, SECURED);
+    let actions = shard.receive(STRANGER, SECURED);
     let ticket =
-        wishes.iter().find_map(|wish| if let Action::Connect(ticket, _) = wish { Some(*ticket) } else { None });
+        actions.iter().find_map(|action| if let Action::Connect(ticket, _) = action { Some(*ticket) } else { None });
     shard.0.handle_connected(Instant::ZERO, ticket.unwrap(), Ok(Connected::plain(SERVER)), &mut shard.1);
     assert!(shard.sent().contains("X-Forwarded-Proto: http\r\n"), "upstream is told how the stranger came");
     shard.lend(SERVER, &answer("for http"));

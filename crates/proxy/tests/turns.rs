@@ -57,7 +57,7 @@ fn lend(driven: &mut Driven, now: Instant, bytes: &str) -> usize {
 fn turn_ends_after_a_mebibyte() {
     let (mut driven, _) = with_stored_response(Limits::default());
     assert_eq!(lend(&mut driven, Instant::ZERO, &GET.repeat(20)), (1 << 20) / CONTENT_BYTES * GET.len());
-    assert!(driven.wishes().iter().any(|wish| matches!(wish, Action::Resume(id) if *id == CLIENT)));
+    assert!(driven.actions().iter().any(|action| matches!(action, Action::Resume(id) if *id == CLIENT)));
     driven.lend(CLIENT, &GET.repeat(4));
 }
 

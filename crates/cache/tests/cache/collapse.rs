@@ -1,4 +1,4 @@
-//! Request coalescing: many requests for one response cause one upstream request, and none waits for a private one.
+//! Request collapsing: many requests for one response cause one upstream request, and none waits for a private one.
 
 use std::sync::Arc;
 

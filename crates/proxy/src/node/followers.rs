@@ -1,4 +1,4 @@
-//! Request coalescing: exchanges that read what another exchange fetches.
+//! Request collapsing: exchanges that read what another exchange fetches.
 //!
 //! Followers do not poll: the cache returns whom to wake, and the message leads here. A follower that cannot use the
 //! response, or has waited too long, is forwarded with the request that was prepared when it began to wait. If the

@@ -58,7 +58,7 @@ struct Question {
     kind: &'static str,
     range: Option<(usize, usize)>,
     condition: Option<String>,
-    wish: Option<&'static str>,
+    directive: Option<&'static str>,
     requested: Instant,
     /// It leaves after this many bytes of content.
     leaves_after: Option<usize>,
@@ -120,7 +120,7 @@ impl Visitor {
             kind,
             range: None,
             condition: None,
-            wish: None,
+            directive: None,
             requested: now,
             leaves_after: random.chance(0.06).then(|| random.below(9_000) as usize),
             answer: Answer::default(),
@@ -135,10 +135,10 @@ impl Visitor {
                     let start = format!("\"{page}.{kind}.");
                     question.condition = self.tags.iter().rev().find(|tag| tag.starts_with(&start)).cloned();
                 }
-                4 => question.wish = Some("no-cache"),
-                5 => question.wish = Some("max-age=0"),
-                6 => question.wish = Some("only-if-cached"),
-                7 => question.wish = Some("no-store"),
+                4 => question.directive = Some("no-cache"),
+                5 => question.directive = Some("max-age=0"),
+                6 => question.directive = Some("only-if-cached"),
+                7 => question.directive = Some("no-store"),
                 _ => {}
             }
         }
@@ -169,7 +169,7 @@ impl Visitor {
         }
         let question = self.question(now);
         let Some(line) = &mut self.line else { return };
-        let Question { method, page, kind, range, condition, wish, .. } = &question;
+        let Question { method, page, kind, range, condition, directive, .. } = &question;
         let mut request = format!("{method} /p{page} HTTP/1.1\r\nHost: a\r\nX-Asker: {}\r\n", self.name);
         let mut say = |name: &str, value: &str| request += &format!("{name}: {value}\r\n");
         if !kind.is_empty() {
@@ -181,8 +181,8 @@ impl Visitor {
         if let Some(tag) = condition {
             say("If-None-Match", tag);
         }
-        if let Some(wish) = wish {
-            say("Cache-Control", wish);
+        if let Some(directive) = directive {
+            say("Cache-Control", directive);
         }
         if *method == "POST" {
             say("Content-Length", "3");
@@ -229,7 +229,7 @@ impl Visitor {
                 self.truth.lock().unwrap().forbid_older_than(*page, *requested, now);
                 Ok(true)
             }
-            ("GET", 504) if question.wish == Some("only-if-cached") => Ok(true),
+            ("GET", 504) if question.directive == Some("only-if-cached") => Ok(true),
             (_, 502 | 504) if self.may_fail => Ok(false),
             ("GET" | "HEAD", 200 | 206 | 304) => self.judge_content(question, now).map(|()| true),
             (_, status) => Err(format!("status {status}")),
@@ -237,7 +237,7 @@ impl Visitor {
     }
 
     fn judge_content(&mut self, question: &Question, now: Instant) -> Result<(), String> {
-        let Question { method, page, kind, range, condition, wish, requested, answer, .. } = question;
+        let Question { method, page, kind, range, condition, directive, requested, answer, .. } = question;
         let rules = &PAGES[*page];
         let is_hit = answer.said.contains("hit");
         self.hits += u64::from(is_hit);
@@ -266,7 +266,7 @@ impl Visitor {
         if !is_right {
             return Err("the content is not that of its tag".into());
         }
-        let grace = if matches!(wish, Some("no-cache" | "max-age=0")) { Duration::ZERO } else { rules.grace };
+        let grace = if matches!(directive, Some("no-cache" | "max-age=0")) { Duration::ZERO } else { rules.grace };
         let truth = self.truth.lock().unwrap();
         if let Some(fault) = truth.fault(*page, edition.version, *requested, grace) {
             return Err(fault);

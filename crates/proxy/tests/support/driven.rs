@@ -15,7 +15,7 @@ impl Driven {
     /// As [`lend`](Self::lend); returns the node's actions.
     pub fn receive(&mut self, id: ConnectionId, bytes: &str) -> Vec<Action> {
         self.lend(id, bytes);
-        self.wishes()
+        self.actions()
     }
 
     /// Passes received bytes to the node, which must consume all.
@@ -32,9 +32,9 @@ impl Driven {
     }
 
     /// The node's actions since the last call.
-    pub fn wishes(&mut self) -> Vec<Action> {
-        let wishes = (0..self.1.len()).map(|index| self.1.get(index).unwrap().clone()).collect();
+    pub fn actions(&mut self) -> Vec<Action> {
+        let actions = (0..self.1.len()).map(|index| self.1.get(index).unwrap().clone()).collect();
         self.1.clear(0);
-        wishes
+        actions
     }
 }
