@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use crate::harness::{DRIVERS, PATIENCE, Signal, Site, connect, get, pages, run};
+use crate::harness::{DRIVERS, PATIENCE, Signal, Site, connect, get, pages, run, wait_until};
 
 const ADMIN: [&str; 2] = ["--admin", "127.0.0.1:0"];
 
@@ -192,10 +192,7 @@ fn ready_until_it_drains_and_healthy_until_it_ends() {
     slow.read_exact(&mut [0]).unwrap();
     slow.write_all(b"GET /delay/3000000 HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     site.signal(Signal::TERM);
-    let begun = Instant::now();
-    while status("/ready") != 503 {
-        assert!(begun.elapsed() < PATIENCE, "it drains and says that it is ready");
-    }
+    wait_until("it drains and says that it is ready", || status("/ready") == 503);
     assert_eq!([status("/health"), status("/metrics")], [200, 200]);
     site.signal(Signal::TERM);
     assert!(!site.wait().0.success());

@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use crate::harness::{PATIENCE, Site, free_address, get};
+use crate::harness::{PATIENCE, POLL_PAUSE, Site, free_address, get, wait_until};
 
 /// A server with the responses of the conformance cases, as far as its implementation supports them.
 pub(crate) enum Backend {
@@ -81,7 +81,7 @@ impl Peer {
                 let begun = Instant::now();
                 let lines = || fs::read(path).unwrap().iter().filter(|&&byte| byte == b'\n').count() as u64;
                 while lines() < wanted && begun.elapsed() < PATIENCE {
-                    std::thread::yield_now();
+                    std::thread::sleep(POLL_PAUSE);
                 }
                 lines()
             }
@@ -115,11 +115,7 @@ fn folder() -> tempfile::TempDir {
 }
 
 fn wait_accepting(name: &str, address: SocketAddr) {
-    let begun = Instant::now();
-    while TcpStream::connect(address).is_err() {
-        assert!(begun.elapsed() < PATIENCE, "{name} does not accept on {address}");
-        std::thread::yield_now();
-    }
+    wait_until(&format!("{name} does not accept on {address}"), || TcpStream::connect(address).is_ok());
 }
 
 fn nginx() -> Peer {

@@ -240,11 +240,7 @@ impl Nginx {
         let path = folder.path().join("nginx.conf");
         fs::write(&path, configuration).unwrap();
         let child = Command::new("nginx").arg("-c").arg(&path).arg("-p").arg(folder.path()).spawn().unwrap();
-        let begun = Instant::now();
-        while TcpStream::connect(address).is_err() {
-            assert!(begun.elapsed() < PATIENCE, "nginx does not accept on {address}");
-            std::thread::sleep(POLL_PAUSE);
-        }
+        wait_until(&format!("nginx does not accept on {address}"), || TcpStream::connect(address).is_ok());
         Self { child, address, _folder: folder }
     }
 }

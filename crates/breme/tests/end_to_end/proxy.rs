@@ -10,7 +10,7 @@ use std::time::Instant;
 use breme_conformance::{Answer, read_answers};
 
 use crate::admin::metrics;
-use crate::harness::{DRIVERS, PATIENCE, Signal, Site, breme, get, run, wait_until};
+use crate::harness::{DRIVERS, PATIENCE, POLL_PAUSE, Signal, Site, breme, get, run, wait_until};
 use crate::tls::Authority;
 
 /// Starts `breme proxy` on a free port.
@@ -40,7 +40,7 @@ fn lines_when(path: &Path, count: usize) -> Vec<String> {
             return lines;
         }
         assert!(begun.elapsed() < PATIENCE, "{count} lines are expected: {lines:#?}");
-        std::thread::yield_now();
+        std::thread::sleep(POLL_PAUSE);
     }
 }
 
@@ -162,11 +162,7 @@ fn sighup_begins_a_new_log() {
     lines_when(&log, 1);
     fs::rename(&log, &old).unwrap();
     proxy.signal(Signal::HUP);
-    let begun = Instant::now();
-    while !log.exists() {
-        assert!(begun.elapsed() < PATIENCE, "the log was not opened anew");
-        std::thread::yield_now();
-    }
+    wait_until("the log was not opened anew", || log.exists());
     assert_eq!(proxy.get("/bytes/2").0, 200);
     assert!(lines_when(&log, 1)[0].contains("/bytes/2"));
     assert_eq!(lines(&old).len(), 1);

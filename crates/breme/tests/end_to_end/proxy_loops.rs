@@ -9,7 +9,7 @@ use breme_conformance::{Answer, read_answers};
 use serde_json::json;
 
 use crate::admin::metrics;
-use crate::harness::{DRIVERS, Nginx, PATIENCE, Site, free_address, serve_each, wait_until};
+use crate::harness::{DRIVERS, Nginx, PATIENCE, POLL_PAUSE, Site, free_address, serve_each, wait_until};
 use crate::proxy_admin::{TOKEN, call, token_file};
 
 const GET: &str = "GET /page HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
@@ -79,7 +79,7 @@ fn require_quiet(proxy: &Site, place: &str) {
             return;
         }
         assert!(begun.elapsed() < PATIENCE, "{place}: {requests} requests and {busy} connections are left");
-        std::thread::yield_now();
+        std::thread::sleep(POLL_PAUSE);
     }
 }
 

@@ -2,18 +2,13 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
-use std::time::Instant;
 
 use crate::admin::metrics;
 use crate::gated_origin::{GatedOrigin, content_of};
-use crate::harness::{DRIVERS, PATIENCE, Site, get};
+use crate::harness::{DRIVERS, Site, get, wait_until};
 
 fn when_queued(admin: SocketAddr, count: f64) {
-    let begun = Instant::now();
-    while metrics(admin)["breme_queue_length"] != count {
-        assert!(begun.elapsed() < PATIENCE, "{count} requests should wait");
-        std::thread::yield_now();
-    }
+    wait_until(&format!("{count} requests should wait"), || metrics(admin)["breme_queue_length"] == count);
 }
 
 #[test]

@@ -2,12 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener};
-use std::time::Instant;
 
 use breme_sys::uring::{Ring, RingSizes};
 
 use crate::faulty_origin::{FaultyOrigin, content_of};
-use crate::harness::{DRIVERS, PATIENCE, Signal, Site, connect, free_address, with_longer_and_longer};
+use crate::harness::{DRIVERS, Signal, Site, connect, free_address, wait_until, with_longer_and_longer};
 use crate::hostile::resident_kilobytes;
 
 /// The proxy's limit of growth for one exchange of any length, including its allocator's buffers.
@@ -27,11 +26,9 @@ fn an_upstream_that_is_killed_gives_502_and_one_that_comes_again_is_used() {
         let text = String::from_utf8_lossy(&content);
         assert!(status == 502 && text.contains("refused the connection"), "{driver}: {status} {text}");
         let _site = Site::lab_at(upstream);
-        let begun = Instant::now();
-        while proxy.get("/bytes/3") != (200, b"012".to_vec()) {
-            assert!(begun.elapsed() < PATIENCE, "{driver}: the upstream is not found again");
-            std::thread::yield_now();
-        }
+        wait_until(&format!("{driver}: the upstream is not found again"), || {
+            proxy.get("/bytes/3") == (200, b"012".to_vec())
+        });
     }
 }
 
@@ -56,7 +53,6 @@ fn freeze(driver: &str, time: &str) -> Result<(), String> {
     };
     require_own(3)?;
     site.freeze();
-    wait_stopped(site.pid());
     for length in 4..8 {
         let (status, content) = proxy.get(&format!("/bytes/{length}"));
         let text = String::from_utf8_lossy(&content);
@@ -64,19 +60,6 @@ fn freeze(driver: &str, time: &str) -> Result<(), String> {
     }
     site.signal(Signal::CONT);
     (10..40).chain(10..40).try_for_each(require_own)
-}
-
-/// A signal takes some time to reach all threads.
-fn wait_stopped(pid: u32) {
-    let begun = Instant::now();
-    let is_stopped = |task: std::io::Result<std::fs::DirEntry>| {
-        let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap_or_default();
-        stat.rsplit_once(") ").is_none_or(|(_, fields)| fields.starts_with('T'))
-    };
-    while !std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().all(is_stopped) {
-        assert!(begun.elapsed() < PATIENCE, "process {pid} does not stop");
-        std::thread::yield_now();
-    }
 }
 
 #[test]
