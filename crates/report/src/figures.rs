@@ -68,7 +68,7 @@ pub(crate) fn ratio(value: f64) -> String {
 }
 
 /// A p-value: `0.034`, `< 0.001`.
-pub(crate) fn chance(p: f64) -> String {
+pub(crate) fn p_value(p: f64) -> String {
     if p < 0.001 { String::from("< 0.001") } else { format!("{p:.3}") }
 }
 
@@ -165,7 +165,7 @@ mod tests {
         for (value, expected) in cases {
             assert_eq!(ratio(value), expected);
         }
-        assert_eq!([0.5, 0.000_2].map(chance), ["0.500", "< 0.001"]);
+        assert_eq!([0.5, 0.000_2].map(p_value), ["0.500", "< 0.001"]);
         assert_eq!([0, 1_234_567].map(grouped), ["0", "1,234,567"]);
     }
 }

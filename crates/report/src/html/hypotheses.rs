@@ -4,7 +4,7 @@ use breme_expression::Unit;
 use breme_judge::judgement::{Case, HypothesisJudgement};
 use maud::{Markup, html};
 
-use crate::figures::{chance, figure, ratio};
+use crate::figures::{figure, p_value, ratio};
 use crate::html::forest;
 use crate::html::parts::{Gallery, badge, folded_table, prose};
 use crate::run::Run;
@@ -65,7 +65,7 @@ fn effect(case: &Case, unit: Unit) -> Markup {
             span.effect { (words::case(case, unit)) }
             @if let Some(finding) = &case.finding { span.effect-name { "claimed: " (words::one_line(&finding.claimed)) } }
             @if let Some(p) = case.effect.p_holm.or(case.effect.p) {
-                span.effect-name { "p " (chance(p)) @if case.effect.p_holm.is_some() { " (Holm)" } }
+                span.effect-name { "p " (p_value(p)) @if case.effect.p_holm.is_some() { " (Holm)" } }
             }
         }
     }
@@ -92,8 +92,8 @@ fn cases(hypothesis: &HypothesisJudgement, unit: Unit) -> Table {
             Cell::classed(format!("{} {}", verdict.sign, verdict.words), verdict.class),
             words::case(case, unit).into(),
             optional((effect.confidence > 0.0).then(|| words::confidence(effect.confidence))),
-            optional(effect.p.map(chance)),
-            optional(effect.p_holm.map(chance)),
+            optional(effect.p.map(p_value)),
+            optional(effect.p_holm.map(p_value)),
             optional(effect.floor.map(|floor| words::scaled(floor, effect.scale, unit))),
             effect.blocks.len().to_string().into(),
         ]);
