@@ -34,11 +34,11 @@ impl TrialFailure {
 pub(super) struct RunningSubjects<'a> {
     launcher: &'a Launcher,
     instruments: &'a Instruments,
-    running_subjects: Vec<RunningSubject>,
+    running: Vec<RunningSubject>,
     /// Ports that others named before their subject was started, by subject.
-    promised: BTreeMap<String, Ports>,
+    reserved_ports: BTreeMap<String, Ports>,
     /// What all texts may use, besides the names of subjects.
-    names_of_run: PlaceholderNames,
+    run_names: PlaceholderNames,
 }
 
 struct RunningSubject {
@@ -52,30 +52,30 @@ struct RunningSubject {
 }
 
 impl<'a> RunningSubjects<'a> {
-    pub(super) fn new(launcher: &'a Launcher, instruments: &'a Instruments, names_of_run: PlaceholderNames) -> Self {
-        Self { launcher, instruments, running_subjects: Vec::new(), promised: BTreeMap::new(), names_of_run }
+    pub(super) fn new(launcher: &'a Launcher, instruments: &'a Instruments, run_names: PlaceholderNames) -> Self {
+        Self { launcher, instruments, running: Vec::new(), reserved_ports: BTreeMap::new(), run_names }
     }
 
     /// Starts the subjects of a trial. `folder` is their working folder.
     pub(super) fn start_all(&mut self, trial: &TrialSpec, folder: &Path, cpus: &TrialCpus) -> Result<(), TrialFailure> {
-        self.end_those_whose_time_is_over(trial)?;
+        self.stop_expired(trial)?;
         for spec in &trial.subjects {
             if self.subject(&spec.name).is_none() {
                 let cpus = cpus.subject(&spec.name);
                 self.reserve_ports(spec, trial)?;
-                let ports = self.promised.get(&spec.name).cloned().unwrap_or_default();
+                let ports = self.reserved_ports.get(&spec.name).cloned().unwrap_or_default();
                 let folder = folder.join(&spec.name);
                 let started = self.launcher.start_again(spec, &folder, cpus, &self.names(), &ports);
                 let subject = started.map_err(|error| TrialFailure::new(&spec.name, error, ""))?;
-                let running_subject = RunningSubject {
+                let running = RunningSubject {
                     spec: spec.clone(),
                     subject,
                     block: trial.key.block,
                     had_fault: false,
                     is_killed: false,
                 };
-                running_subject.watch(self.instruments)?;
-                self.running_subjects.push(running_subject);
+                running.watch(self.instruments)?;
+                self.running.push(running);
             }
         }
         trial.resets.iter().try_for_each(|reset| self.reset(reset))
@@ -86,74 +86,67 @@ impl<'a> RunningSubjects<'a> {
         for (other, port) in ports_of_others(spec) {
             let later = trial.subjects.iter().find(|subject| subject.name == other && self.subject(&other).is_none());
             let ports = later.and_then(|subject| subject.kind.process()).map_or(&[][..], |process| &process.ports);
-            let promised = self.promised.entry(other).or_default();
-            if ports.contains(&port) && !promised.contains_key(&port) {
+            let reserved = self.reserved_ports.entry(other).or_default();
+            if ports.contains(&port) && !reserved.contains_key(&port) {
                 let picked = pick_ports(&[port]).map_err(|fault| TrialFailure::new(&spec.name, fault, ""))?;
-                promised.extend(picked);
+                reserved.extend(picked);
             }
         }
         Ok(())
     }
 
-    fn end_those_whose_time_is_over(&mut self, trial: &TrialSpec) -> Result<(), TrialFailure> {
-        let mut ending: Vec<String> = Vec::new();
-        for running_subject in &self.running_subjects {
-            let knows_one_that_ends = ending.iter().any(|name| running_subject.knows(name));
-            if knows_one_that_ends || running_subject.time_is_over(trial) {
-                ending.push(running_subject.spec.name.clone());
+    fn stop_expired(&mut self, trial: &TrialSpec) -> Result<(), TrialFailure> {
+        let mut expired: Vec<String> = Vec::new();
+        for running in &self.running {
+            let refers_to_expired = expired.iter().any(|name| running.refers_to(name));
+            if refers_to_expired || running.is_expired(trial) {
+                expired.push(running.spec.name.clone());
             }
         }
         // Subjects that refer to others stop first.
-        for name in ending.iter().rev() {
-            self.end(name)?;
+        for name in expired.iter().rev() {
+            self.stop(name)?;
         }
         Ok(())
     }
 
-    fn end(&mut self, name: &str) -> Result<(), TrialFailure> {
-        let Some(position) = self.running_subjects.iter().position(|running_subject| running_subject.spec.name == name)
-        else {
+    fn stop(&mut self, name: &str) -> Result<(), TrialFailure> {
+        let Some(position) = self.running.iter().position(|running| running.spec.name == name) else {
             return Ok(());
         };
-        let mut running_subject = self.running_subjects.remove(position);
+        let mut running = self.running.remove(position);
         self.instruments.forget(name, None);
-        running_subject
-            .subject
-            .stop()
-            .map(drop)
-            .map_err(|problem| TrialFailure::new(name, problem, running_subject.subject.printed()))
+        running.subject.stop().map(drop).map_err(|problem| TrialFailure::new(name, problem, running.subject.printed()))
     }
 
     /// Stops all subjects.
     pub(super) fn stop_all(&mut self) -> Result<(), TrialFailure> {
-        let names: Vec<String> =
-            self.running_subjects.iter().rev().map(|running_subject| running_subject.spec.name.clone()).collect();
+        let names: Vec<String> = self.running.iter().rev().map(|running| running.spec.name.clone()).collect();
         // All are stopped, even if one of them fails.
-        let results: Vec<_> = names.iter().map(|name| self.end(name)).collect();
+        let results: Vec<_> = names.iter().map(|name| self.stop(name)).collect();
         results.into_iter().collect()
     }
 
     fn reset(&mut self, reset: &Reset) -> Result<(), TrialFailure> {
         let names = self.names();
-        let running_subject =
-            self.running_subjects.iter_mut().find(|running_subject| running_subject.spec.name == reset.subject);
-        let Some(running_subject) = running_subject else { return Ok(()) }; // this trial does not need it
-        let done = running_subject.subject.reset(&reset.action, self.launcher, &names);
+        let running = self.running.iter_mut().find(|running| running.spec.name == reset.subject);
+        let Some(running) = running else { return Ok(()) }; // this trial does not need it
+        let done = running.subject.reset(&reset.action, self.launcher, &names);
         done.map_err(|problem| {
             let what = format!("its reset `{}` failed: {problem}", reset.name);
-            TrialFailure::new(&reset.subject, what, running_subject.subject.printed())
+            TrialFailure::new(&reset.subject, what, running.subject.printed())
         })?;
         // After a restart it has other processes.
-        if reset.action == ResetAction::Restart { running_subject.watch(self.instruments) } else { Ok(()) }
+        if reset.action == ResetAction::Restart { running.watch(self.instruments) } else { Ok(()) }
     }
 
     /// The names available to texts: `${NAME.url}`.
     pub(super) fn names(&self) -> PlaceholderNames {
-        let mut names = self.names_of_run.clone();
-        self.promised.iter().for_each(|(subject, ports)| names.extend(subject, &PlaceholderNames::from_ports(ports)));
-        self.running_subjects
+        let mut names = self.run_names.clone();
+        self.reserved_ports
             .iter()
-            .for_each(|running_subject| names.extend(&running_subject.spec.name, running_subject.subject.names()));
+            .for_each(|(subject, ports)| names.extend(subject, &PlaceholderNames::from_ports(ports)));
+        self.running.iter().for_each(|running| names.extend(&running.spec.name, running.subject.names()));
         names
     }
 
@@ -162,61 +155,55 @@ impl<'a> RunningSubjects<'a> {
     }
 
     pub(super) fn subjects(&self) -> impl Iterator<Item = &Subject> {
-        self.running_subjects.iter().map(|running_subject| &running_subject.subject)
+        self.running.iter().map(|running| &running.subject)
     }
 
     /// Injects a fault. Returns the number of processes.
     pub(super) fn apply_fault(&mut self, fault: &Fault) -> Result<usize, TrialFailure> {
         let others = self.names();
-        let Some(running_subject) =
-            self.running_subjects.iter_mut().find(|running_subject| running_subject.spec.name == fault.subject)
-        else {
+        let Some(running) = self.running.iter_mut().find(|running| running.spec.name == fault.subject) else {
             return Err(TrialFailure::new(&fault.subject, format!("the fault `{fault}` has no such subject"), ""));
         };
-        running_subject.had_fault = true;
-        running_subject.is_killed |= fault.action == FaultAction::Kill;
-        let (subject, words) = (&mut running_subject.subject, fault.process.as_deref());
+        running.had_fault = true;
+        running.is_killed |= fault.action == FaultAction::Kill;
+        let (subject, words) = (&mut running.subject, fault.process.as_deref());
         let done = match fault.action {
             FaultAction::Kill => subject.kill(words),
             FaultAction::Start => subject.start(self.launcher, &others).map(|()| 1).map_err(FaultError::from),
             FaultAction::Freeze | FaultAction::Partition => subject.freeze(words),
             FaultAction::Thaw | FaultAction::Heal => Ok(subject.thaw(words)),
         };
-        let apply_fault = done.map_err(|problem| {
+        let processes = done.map_err(|problem| {
             TrialFailure::new(
                 &fault.subject,
                 format!("the fault `{fault}` failed: {problem}"),
-                running_subject.subject.printed(),
+                running.subject.printed(),
             )
         })?;
         match fault.action {
             FaultAction::Kill if words.is_none() => {
-                let cpu_time = running_subject.subject.kept().and_then(SupervisedProcess::cpu_time);
+                let cpu_time = running.subject.kept().and_then(SupervisedProcess::cpu_time);
                 self.instruments.forget(&fault.subject, cpu_time);
             }
             FaultAction::Start => {
-                running_subject.is_killed = false;
-                running_subject.watch(self.instruments)?;
+                running.is_killed = false;
+                running.watch(self.instruments)?;
             }
             _ => {}
         }
-        Ok(apply_fault)
+        Ok(processes)
     }
 
     /// Resumes all processes suspended by faults.
     pub(super) fn resume_all(&mut self) {
-        for running_subject in &mut self.running_subjects {
-            running_subject.subject.thaw(None);
+        for running in &mut self.running {
+            running.subject.thaw(None);
         }
     }
 
     /// The first subject that exited unexpectedly.
     pub(super) fn failed(&self) -> Option<TrialFailure> {
-        let subjects = self
-            .running_subjects
-            .iter()
-            .filter(|running_subject| !running_subject.is_killed)
-            .map(|running_subject| &running_subject.subject);
+        let subjects = self.running.iter().filter(|running| !running.is_killed).map(|running| &running.subject);
         subjects.into_iter().find_map(|subject| {
             subject.ended().map(|ending| TrialFailure::new(subject.name(), ending.to_string(), ending.printed))
         })
@@ -230,7 +217,7 @@ impl RunningSubject {
         watched.map_err(|error| TrialFailure::new(subject.name(), format!("it cannot be monitored: {error}"), ""))
     }
 
-    fn time_is_over(&self, trial: &TrialSpec) -> bool {
+    fn is_expired(&self, trial: &TrialSpec) -> bool {
         let wanted = trial.subjects.iter().find(|spec| spec.name == self.spec.name);
         let is_past = match self.spec.restart {
             Restart::Block => self.block != trial.key.block,
@@ -241,7 +228,7 @@ impl RunningSubject {
     }
 
     /// Whether one of its texts names the other: `${NAME.…}`.
-    fn knows(&self, name: &str) -> bool {
+    fn refers_to(&self, name: &str) -> bool {
         // The debug form contains all texts of a subject, whatever its fields.
         format!("{:?}", self.spec).contains(&format!("${{{name}."))
     }

@@ -137,8 +137,8 @@ impl TrialContext<'_, '_> {
     fn inject_due(&mut self, faults: &mut Faults<'_>) -> Result<(), TrialFailure> {
         while let Some(fault) = faults.take_due() {
             let at_ns = breme_sys::monotonic_ns();
-            let apply_fault = self.running_subjects.apply_fault(fault)?;
-            faults.note(fault, u32::try_from(apply_fault).unwrap_or(u32::MAX), at_ns);
+            let processes = self.running_subjects.apply_fault(fault)?;
+            faults.note(fault, u32::try_from(processes).unwrap_or(u32::MAX), at_ns);
         }
         Ok(())
     }
