@@ -1,4 +1,4 @@
-//! Writes a report from made-up records: `cargo run -p breme-report --example sample`, then open
+//! Writes a report from artificial records: `cargo run -p breme-report --example sample`, then open
 //! `target/sample-report.html`.
 //!
 //! With the argument `large`: a thousand trials, and an hour of samples of twelve processes.

@@ -64,7 +64,7 @@ impl Disturbance {
         }
     }
 
-    /// Box and Muller.
+    /// A normal variate, by the method of Box and Muller.
     fn normal(&mut self) -> f64 {
         let (one, other) = (1.0 - self.random.unit(), self.random.unit());
         (-2.0 * one.ln()).sqrt() * (std::f64::consts::TAU * other).cos()
@@ -166,8 +166,8 @@ impl Experiment {
         self.run_with_invalid(seed, truth_s, 0, |_, _| 0.0)
     }
 
-    /// The same with INVALID trials, with a probability that depends on their levels and on their own error (the
-    /// logarithm of a factor); they are repeated at the end of their block, by the rule of the laboratory.
+    /// The records of a run with INVALID trials, whose probability depends on their levels and on their own error (the
+    /// logarithm of a factor); they are repeated at the end of their block, as `breme run` does.
     pub fn run_with_invalid(
         &self,
         seed: u64,

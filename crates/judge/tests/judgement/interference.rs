@@ -102,7 +102,7 @@ impl World {
         (0..VALUES).map(value).collect()
     }
 
-    /// The typical logarithm of new ÷ old in whole warm trials: the parameter of the interval (the median of averages
+    /// The median logarithm of new ÷ old in whole warm trials: the parameter of the interval (the median of averages
     /// of two blocks).
     pub fn truth(&self, draws: usize) -> f64 {
         if self.sensitivity == 1.0 {
@@ -246,7 +246,7 @@ fn exponential(mean: f64, random: &mut Random) -> f64 {
     -mean * (1.0 - random.unit()).max(1e-300).ln()
 }
 
-/// Box and Muller.
+/// A normal variate, by the method of Box and Muller.
 fn normal(random: &mut Random) -> f64 {
     (-2.0 * random.unit().max(1e-300).ln()).sqrt() * (std::f64::consts::TAU * random.unit()).cos()
 }

@@ -25,7 +25,7 @@ fn question(kind: &ModelKind, factors: Vec<Factor>) -> Question {
 }
 
 /// Trials at each number of users, given the rate.
-fn ladder(rate: impl Fn(f64) -> f64) -> Vec<TrialRecord> {
+fn trials_by_users(rate: impl Fn(f64) -> f64) -> Vec<TrialRecord> {
     let mut noise = Disturbance::new(Noise::Normal, 0.01, 3);
     let mut records = Vec::new();
     for block in 1..=4 {
@@ -45,7 +45,7 @@ fn best(models: &[ModelOutcome]) -> &ModelOutcome {
 #[test]
 fn contention_is_distinguished_from_coherency() {
     let question = question(&ModelKind::Growth, vec![factor("users", &USERS)]);
-    let amdahl = judge(&question, &ladder(|users| 100.0 * users / (1.0 + 0.05 * (users - 1.0))));
+    let amdahl = judge(&question, &trials_by_users(|users| 100.0 * users / (1.0 + 0.05 * (users - 1.0))));
     let found = best(&amdahl.models);
     assert_eq!(found.name, "Amdahl");
     assert!((found.parameters["contention"] - 0.05).abs() < 0.01, "{found:?}");
@@ -53,7 +53,7 @@ fn contention_is_distinguished_from_coherency() {
     assert_eq!(found.points.iter().filter(|point| point.is_held_out).count(), 3, "the highest third");
 
     let falling = |users: f64| 100.0 * users / (1.0 + 0.02 * (users - 1.0) + 0.001 * users * (users - 1.0));
-    let universal = judge(&question, &ladder(falling));
+    let universal = judge(&question, &trials_by_users(falling));
     let found = best(&universal.models);
     assert_eq!(found.name, "Universal Scalability Law");
     assert!((found.parameters["peak users"] / 31.3 - 1.0).abs() < 0.2, "{found:?}");
@@ -68,7 +68,7 @@ fn demands_at_low_load_foretell_the_high_load() {
     // Two CPUs, 2 ms of them for each request, and 1 ms in transit.
     let stations = [Station { name: "cpu".into(), demand_s: 0.002, servers: 2 }];
     let truth = exact_mva(&stations, 0.001, 64).unwrap();
-    let mut records = ladder(|users| truth[users as usize - 1].rate);
+    let mut records = trials_by_users(|users| truth[users as usize - 1].rate);
     for record in &mut records {
         let answered = record.workloads["user"].answered;
         record.subjects.get_mut("site").unwrap().cpu_user_ns = answered * 2_000_000;
@@ -91,7 +91,7 @@ fn obstacles_to_a_model_are_reported() {
     let missing = judge(&question(&growth(), vec![]), &[]);
     assert!(missing.warnings.iter().any(|warning| warning.contains("there is no factor `users`")));
     let queueing = ModelKind::Mva { think: None, demands: Vec::new() };
-    let no_cpu = judge(&question(&queueing, vec![factor("users", &USERS)]), &ladder(|users| users));
+    let no_cpu = judge(&question(&queueing, vec![factor("users", &USERS)]), &trials_by_users(|users| users));
     assert!(
         no_cpu.warnings.iter().any(|warning| warning.contains("the demand `cpu(site)` has no measured value")),
         "{:?}",

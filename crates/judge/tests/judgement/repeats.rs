@@ -6,9 +6,9 @@ use breme_judge::{Levels, judge};
 
 use crate::fixture::{Experiment, KINDS, Noise, factor, measure};
 
-/// As in an experiment that does not set it.
+/// The default of an experiment.
 const REPEATS: u32 = 2;
-/// Of each kind.
+/// Experiments with each kind of noise.
 const EXPERIMENTS: u64 = 120;
 
 fn two(noise: Noise) -> Experiment {

@@ -75,7 +75,7 @@ fn logistic(level: f64, point: f64, spread: f64) -> f64 {
     1.0 / (1.0 + (-(level / point).ln() / spread).exp())
 }
 
-/// One trial per level, and its result is trusted.
+/// Bisection with one trial per level, whose result is final.
 fn plain_bisection(from: f64, to: f64, mut fails: impl FnMut(f64) -> bool) -> f64 {
     let (mut low, mut high) = (from, from);
     while high < to {

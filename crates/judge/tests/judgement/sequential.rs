@@ -1,6 +1,6 @@
 //! Runs that end as soon as their hypothesis has a verdict: how often it is wrong, and how long it takes.
 //!
-//! The same for 10,000 runs: `cargo run --release -p breme-judge --example sequential`.
+//! For 10,000 runs: `cargo run --release -p breme-judge --example sequential`.
 
 use breme_judge::judge;
 use breme_judge::judgement::Verdict;
@@ -67,7 +67,7 @@ fn equal_levels_are_called_equal_before_the_last_block() {
 
 /// Interval, p-value and verdict use one method: the interval shows every decision.
 #[test]
-fn verdict_interval_and_chance_agree() {
+fn verdict_interval_and_p_value_agree() {
     for (size, ratio) in [(0.03, 1.0), (0.03, 1.04), (0.01, 1.01)] {
         let experiment = experiment(Noise::Normal, size);
         for seed in 0..60 {

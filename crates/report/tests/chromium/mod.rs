@@ -96,7 +96,7 @@ impl Browser {
         );
     }
 
-    /// The same in a window as high as the page, since charts are only drawn when visible.
+    /// Opens a file in a window as high as the page, since charts are only drawn when visible.
     #[allow(dead_code, reason = "for tests of whole pages")]
     pub fn open_whole(&mut self, file: &Path, width_px: u32) {
         self.open(file, width_px, 900);

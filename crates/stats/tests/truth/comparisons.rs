@@ -35,13 +35,13 @@ fn shuffled<const N: usize>(mut values: [f64; N], random: &mut Random) -> [f64; 
     values
 }
 
-/// Below (−1), above (1), or no difference (0): by one trial of each arm.
+/// The direction found from one trial of each arm: below (−1), above (1), or no difference (0).
 fn judged_by_single_trials(blocks: &[Block]) -> i32 {
     let pairs: Vec<_> = blocks.iter().map(|block| (block.other, block.ours[0])).collect();
     paired_ratio(&pairs, CONFIDENCE).map(side).expect("times are positive")
 }
 
-/// By both trials of the first arm, and beyond the floor.
+/// The direction found from both trials of the first arm, beyond the noise floor.
 fn judged_by_all_trials(blocks: &[Block]) -> i32 {
     let twice: Vec<_> = blocks.iter().map(|block| block.ours.into()).collect();
     let pairs: Option<Vec<_>> = blocks.iter().map(|block| Some((block.other, geometric_mean(&block.ours)?))).collect();

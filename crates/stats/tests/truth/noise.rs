@@ -62,7 +62,7 @@ impl Noise {
     }
 }
 
-/// Box and Muller.
+/// A normal variate, by the method of Box and Muller.
 pub fn normal(random: &mut Random) -> f64 {
     let radius = (-2.0 * random.unit().max(1e-300).ln()).sqrt();
     radius * (TAU * random.unit()).cos()

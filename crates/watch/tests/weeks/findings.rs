@@ -32,7 +32,7 @@ enum Noise {
     Plain,
     /// Autocorrelated (0.6), normal, 3 %; one hour in twenty is up to three times as slow.
     Realistic,
-    /// The same with 0.85.
+    /// As realistic, but autocorrelated by 0.85.
     Sticky,
 }
 
