@@ -120,7 +120,7 @@ impl Dimension {
             (1, 0) => "a time",
             (-1, 0) => "a number per second",
             (0, 1) => "bytes",
-            (-1, 1) => "bytes a second",
+            (-1, 1) => "bytes per second",
             _ => "a mixture of units",
         }
     }

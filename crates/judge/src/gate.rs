@@ -239,7 +239,7 @@ pub(crate) fn sentence(rows: &[Drafted], judged: &Judged) -> String {
         GateVerdict::NotWorse => format!("Not worse in any of {}.", count(all, "gated row")),
         GateVerdict::NoVerdict => {
             format!(
-                "No verdict: {} of {} could not be shown to be not worse. {first}",
+                "No verdict: {} of {} could not be shown to be no worse. {first}",
                 all - not_worse,
                 count(all, "gated row")
             )

@@ -82,7 +82,7 @@ pub enum JournalProblem {
     IsRun { folder: PathBuf },
     #[error("exists and is not a run; choose another --name or --runs")]
     Exists,
-    #[error("the folder cannot be made: {0}; choose another place with --runs")]
+    #[error("cannot create the folder: {0}; choose another place with --runs")]
     Folder(#[source] io::Error),
     #[error("is not the folder of a run: it has no {head}", head = HEAD)]
     NoRun,

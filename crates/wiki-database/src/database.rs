@@ -127,8 +127,8 @@ impl DatabaseError {
     }
 
     /// A write to a read-only database.
-    pub(crate) fn open_for_reading() -> Self {
-        Self { action: "write", reason: "it is open for reading".to_owned(), is_temporary: false }
+    pub(crate) fn open_read_only() -> Self {
+        Self { action: "write", reason: "it is open read-only".to_owned(), is_temporary: false }
     }
 }
 

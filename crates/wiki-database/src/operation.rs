@@ -161,7 +161,7 @@ impl OperationOutcome {
     }
 
     fn unexpected(self) -> DatabaseError {
-        DatabaseError { action: "write", reason: format!("the writer answered {self:?}"), is_temporary: false }
+        DatabaseError { action: "write", reason: format!("the writer returned {self:?}"), is_temporary: false }
     }
 }
 

@@ -67,7 +67,7 @@ impl PostgresDatabase {
     }
 
     fn queue(&self) -> Result<&OperationQueue, DatabaseError> {
-        self.queue.as_ref().ok_or_else(DatabaseError::open_for_reading)
+        self.queue.as_ref().ok_or_else(DatabaseError::open_read_only)
     }
 }
 

@@ -7,7 +7,7 @@
 //! | `pending_saves` | rows that an import inserts at the end of its transaction, sorted |
 //! | `backlog` | pages whose words are indexed later, and their indexing |
 //! | `word_index`, `inversion`, `postings` | which pages contain which words; the inversion of new texts, and the encoding |
-//! | `writer` | the thread that writes, with group commit |
+//! | `writer` | the writer thread, with group commit |
 //! | `read`, `search` | the statements of reads and searches |
 //! | `cache` | the cache of popular pages |
 //! | `verify` | the checks of `breme wiki verify` |
@@ -182,7 +182,7 @@ impl SqliteDatabase {
     }
 
     fn queue(&self) -> Result<&OperationQueue, DatabaseError> {
-        self.writer.as_ref().and_then(Writer::queue).ok_or_else(DatabaseError::open_for_reading)
+        self.writer.as_ref().and_then(Writer::queue).ok_or_else(DatabaseError::open_read_only)
     }
 }
 
@@ -359,7 +359,7 @@ impl Database for SqliteDatabase {
 
     async fn ping(&self) -> Result<(), DatabaseError> {
         if self.writer.is_some() && !self.queue()?.is_open() {
-            return Err(DatabaseError::temporary("reach the database", "the thread that writes has ended"));
+            return Err(DatabaseError::temporary("reach the database", "the writer thread has ended"));
         }
         self.read("reach the database", |connection| read::one::<i64>(connection, "SELECT 1", &[])).await.map(|_| ())
     }

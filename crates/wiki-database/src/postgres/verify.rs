@@ -38,11 +38,11 @@ const RULES: &[(&str, &str)] = &[
          OR EXISTS (SELECT FROM wiki.fields f WHERE f.page = p.id))",
     ),
     (
-        "the page is not in the full-text index, or it is, but does not exist",
+        "the page is not in the full-text index, or is deleted and still in it",
         "SELECT p.name FROM wiki.pages p LEFT JOIN wiki.words w ON w.page = p.id WHERE p.live = (w.page IS NULL)",
     ),
     (
-        "the page is not in the index of titles, or it is, but does not exist",
+        "the page is not in the index of titles, or is deleted and still in it",
         "SELECT p.name FROM wiki.pages p LEFT JOIN wiki.grams g ON g.page = p.id WHERE p.live = (g.page IS NULL)",
     ),
     (

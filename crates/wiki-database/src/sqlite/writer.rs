@@ -27,8 +27,7 @@ impl Writer {
     /// Starts the thread, which indexes the pages of `backlog` and those that are written.
     pub(super) fn start(connection: Connection, backlog: Backlog, pages: Arc<Pages>) -> Result<Self, DatabaseError> {
         let (queue, jobs) = OperationQueue::new(Texts::Together);
-        let failed =
-            |error: std::io::Error| DatabaseError::temporary("start the thread that writes", &error.to_string());
+        let failed = |error: std::io::Error| DatabaseError::temporary("start the writer thread", &error.to_string());
         let file = OpenFile { connection, backlog, pages };
         let (started, is_started) = std::sync::mpsc::sync_channel(1);
         let run = move || {

@@ -89,7 +89,7 @@ async fn one_process_writes_and_others_read() {
         assert_eq!(page.content.text, text);
     }
     let refused = format!("{:?}", reader.write(save("A", "three")).await);
-    assert!(refused.contains("open for reading"), "{refused}");
+    assert!(refused.contains("open read-only"), "{refused}");
     drop(writer);
     open(&fixture.path()).unwrap();
 }
