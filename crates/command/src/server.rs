@@ -74,7 +74,7 @@ pub fn listen(
         let listener = listener.map_err(|error| Failure::run(format!("--listen: {error}")))?;
         bound.push(ListenPlace { address: listener.address().clone(), is_secured: place.is_secured });
         listeners.push(match tls {
-            Some(tls) if place.is_secured => listener.secured_by(tls.clone()),
+            Some(tls) if place.is_secured => listener.with_tls(tls.clone()),
             _ => listener,
         });
     }

@@ -231,7 +231,7 @@ impl Connection {
     }
 
     /// Whether TLS can start: nothing is buffered in either direction.
-    pub(crate) fn may_be_secured(&self) -> bool {
+    pub(crate) fn may_start_tls(&self) -> bool {
         let is_plain = self.transport.tls.is_none() && !self.is_accepted;
         is_plain && self.may_send() && self.queue.is_none() && self.retained.is_empty() && !self.has_ended
     }

@@ -63,7 +63,7 @@ impl Control {
         self.tls.get(listener.0)?.as_ref()
     }
 
-    pub(crate) fn stop(&self) -> StopMode {
+    pub(crate) fn stop_mode(&self) -> StopMode {
         match self.stop.load(Ordering::Acquire) {
             0 => StopMode::No,
             1 => StopMode::Drain,
@@ -72,8 +72,8 @@ impl Control {
     }
 
     /// Requests a stop; `Abort` is not downgraded to `Drain`.
-    pub(crate) fn raise(&self, stop: StopMode) {
-        self.stop.fetch_max(stop as u8, Ordering::AcqRel);
+    pub(crate) fn request_stop(&self, mode: StopMode) {
+        self.stop.fetch_max(mode as u8, Ordering::AcqRel);
         self.wake_all();
         if let Some(acceptor) = &self.acceptor {
             acceptor.wake();
@@ -351,8 +351,8 @@ mod tests {
     #[test]
     fn drain_does_not_weaken_abort() {
         let control = control();
-        control.raise(StopMode::Abort);
-        control.raise(StopMode::Drain);
-        assert_eq!(control.stop(), StopMode::Abort);
+        control.request_stop(StopMode::Abort);
+        control.request_stop(StopMode::Drain);
+        assert_eq!(control.stop_mode(), StopMode::Abort);
     }
 }

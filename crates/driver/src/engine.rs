@@ -289,7 +289,9 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
             }
         }
         self.evict_slow_readers();
-        if self.stop_deadline.is_some_and(|deadline| deadline <= self.now) || self.control.stop() == StopMode::Abort {
+        if self.stop_deadline.is_some_and(|deadline| deadline <= self.now)
+            || self.control.stop_mode() == StopMode::Abort
+        {
             self.is_exiting = true;
         }
         for _ in 0..DEADLINES_PER_TURN {

@@ -193,7 +193,7 @@ impl EventLoop {
     }
 
     fn handle_stop<N: Node>(&mut self, engine: &mut Engine<N, ReadinessBackend>) {
-        if engine.control().stop() != StopMode::Drain || engine.is_stopping() {
+        if engine.control().stop_mode() != StopMode::Drain || engine.is_stopping() {
             return; // an abort ends the loop by itself
         }
         // Connections in the backlog are established: closing the listener would reset them.

@@ -199,13 +199,13 @@ impl<'a, N: Send + 'static> Startup<'a, N> {
             control.mailbox(shard).inspect(|mailbox| mailbox.close());
             outcome.map_err(|panic| ShardPanic::new(shard, panic.as_ref()))
         });
-        self.running.shards.push(thread.inspect_err(|_| self.running.control.raise(StopMode::Abort))?);
+        self.running.shards.push(thread.inspect_err(|_| self.running.control.request_stop(StopMode::Abort))?);
         Ok(())
     }
 
     fn spawn_acceptor(&mut self, acceptor: Acceptor) -> Result<(), StartError> {
         let thread = spawn("acceptor".to_owned(), self.settings.cpus.clone(), || Ok(()), move |()| acceptor.run());
-        self.running.acceptor = Some(thread.inspect_err(|_| self.running.control.raise(StopMode::Abort))?);
+        self.running.acceptor = Some(thread.inspect_err(|_| self.running.control.request_stop(StopMode::Abort))?);
         Ok(())
     }
 }
@@ -296,12 +296,12 @@ impl Stopper {
     /// Stops listening, notifies each node once ([`Node::handle_stopping`]), and ends each shard when it has no
     /// connections left or after [`DriverSettings::stopping_timeout`].
     pub fn drain(&self) {
-        self.control.raise(StopMode::Drain);
+        self.control.request_stop(StopMode::Drain);
     }
 
     /// Stops at once and drops open connections.
     pub fn abort(&self) {
-        self.control.raise(StopMode::Abort);
+        self.control.request_stop(StopMode::Abort);
     }
 }
 

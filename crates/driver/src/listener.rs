@@ -30,7 +30,7 @@ impl Listener {
     }
 
     #[must_use]
-    pub fn secured_by(mut self, tls: ServerTls) -> Self {
+    pub fn with_tls(mut self, tls: ServerTls) -> Self {
         self.tls = Some(tls);
         self
     }

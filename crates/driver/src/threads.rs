@@ -182,7 +182,7 @@ impl PoolThread {
     }
 
     fn handle_stop<N: Node>(&mut self, engine: &mut Engine<N, PollBackend>) {
-        if self.control.stop() != StopMode::Drain || self.has_stopped {
+        if self.control.stop_mode() != StopMode::Drain || self.has_stopped {
             return; // an abort ends the loop by itself
         }
         if let Some(handoff) = &self.handoff {

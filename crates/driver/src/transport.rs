@@ -23,7 +23,7 @@ impl Transport {
         Self { socket, tls: None }
     }
 
-    pub(crate) fn secure(&mut self, tls: TlsStream) {
+    pub(crate) fn set_tls(&mut self, tls: TlsStream) {
         self.tls = Some(Box::new(tls));
     }
 

@@ -387,7 +387,7 @@ impl UringLoop {
 
     /// Draining takes turns until the kernel has ended accepting.
     fn handle_stop<N: Node>(&mut self, engine: &mut Engine<N, UringBackend>) {
-        if engine.control().stop() != StopMode::Drain || engine.is_stopping() {
+        if engine.control().stop_mode() != StopMode::Drain || engine.is_stopping() {
             return; // an abort ends the loop by itself
         }
         self.is_draining = true;

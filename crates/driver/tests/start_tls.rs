@@ -80,7 +80,7 @@ fn report(kind: DriverKind, tls: Arc<ClientTls>, address: SocketAddr, closes: Op
                         return 0;
                     }
                     assert!(received.bytes.starts_with(OPENED));
-                    context.actions.secure(id, SECURED, TlsClientId(0));
+                    context.actions.start_tls(id, SECURED, TlsClientId(0));
                     if let Some(how) = closes {
                         context.actions.close(id, how);
                     }

@@ -65,7 +65,7 @@ impl World for Sockets {
         };
         let tls = (self.transport == Transport::Tls).then(|| common::Laboratory::new(&["127.0.0.1"]));
         if let Some(tls) = &tls {
-            listener = listener.secured_by(tls.server());
+            listener = listener.with_tls(tls.server());
         }
         let servers = start(self.kind, vec![listener], &settings, clock, server).unwrap();
         let stopper = servers.stopper();

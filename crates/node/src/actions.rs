@@ -40,7 +40,7 @@ pub enum Action {
     Resume(ConnectionId),
     Connect(ConnectTicket, Endpoint),
     /// Begin TLS on a connection opened without it.
-    Secure(ConnectionId, ConnectTicket, TlsClientId),
+    StartTls(ConnectionId, ConnectTicket, TlsClientId),
     /// Call [`crate::Node::handle_woken`] of another shard's node.
     Wake(ShardId, u64),
     /// The node is done: drop open connections and return it.
@@ -178,8 +178,8 @@ impl Actions {
     /// until then nothing may be sent. All received bytes must have been taken, since the rest would be no part of the
     /// handshake. If it fails, or the connection is closed before, the connection is closed, and that is reported as
     /// well.
-    pub fn secure(&mut self, connection: ConnectionId, ticket: ConnectTicket, client: TlsClientId) {
-        self.log.push(Action::Secure(connection, ticket, client));
+    pub fn start_tls(&mut self, connection: ConnectionId, ticket: ConnectTicket, client: TlsClientId) {
+        self.log.push(Action::StartTls(connection, ticket, client));
     }
 
     /// Calls [`crate::Node::handle_woken`] of the node of `shard`, on its thread.

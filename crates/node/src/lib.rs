@@ -39,7 +39,7 @@
 //!
 //! A node never sees TLS. [`Node::handle_accepted`] and [`Node::handle_connected`] are called after the handshake. A
 //! failed handshake is not reported to a node that accepts; one that connects gets the reason. Only a node that has
-//! requested a tunnel on a connection determines where TLS begins on it: [`Actions::secure`].
+//! requested a tunnel on a connection determines where TLS begins on it: [`Actions::start_tls`].
 
 mod actions;
 mod ids;
@@ -66,7 +66,7 @@ pub trait Node {
     /// A peer connected to one of the listeners.
     fn handle_accepted(&mut self, now: Instant, connection: ConnectionId, accepted: Accepted, actions: &mut Actions);
 
-    /// The result of [`Actions::connect`] or [`Actions::secure`].
+    /// The result of [`Actions::connect`] or [`Actions::start_tls`].
     fn handle_connected(
         &mut self,
         _now: Instant,

@@ -117,7 +117,7 @@ impl Simulation {
     }
 
     /// Starts TLS. Bytes that the node has not consumed would not belong to it.
-    pub(crate) fn secure(&mut self, shard_index: usize, id: ConnectionId, ticket: ConnectTicket) {
+    pub(crate) fn start_tls(&mut self, shard_index: usize, id: ConnectionId, ticket: ConnectTicket) {
         let Some(end) = self.open_end(shard_index, id, TraceEvent::Connects(ticket)) else {
             self.shards[shard_index].connecting_count += 1;
             let error = ConnectError::Tls(TlsFailure::Closed);

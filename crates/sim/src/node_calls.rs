@@ -195,8 +195,8 @@ impl Simulation {
                 self.schedule_wake(shard_index, shard.0, *message);
                 None
             }
-            Action::Secure(id, ticket, _) => {
-                self.secure(shard_index, *id, *ticket);
+            Action::StartTls(id, ticket, _) => {
+                self.start_tls(shard_index, *id, *ticket);
                 None
             }
             Action::Exit => None,

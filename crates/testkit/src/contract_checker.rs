@@ -129,7 +129,7 @@ impl<N> ContractChecker<N> {
                 Some(Action::Pause(id)) => self.change(*id, |state| state.is_paused = true),
                 Some(Action::Resume(id)) => self.change(*id, |state| state.is_paused = false),
                 Some(Action::Close(id, _)) => self.change(*id, |state| state.is_closing = true),
-                Some(Action::Connect(ticket, _) | Action::Secure(_, ticket, _)) => {
+                Some(Action::Connect(ticket, _) | Action::StartTls(_, ticket, _)) => {
                     self.pending_connects.insert(ticket.0);
                 }
                 Some(Action::Exit) => self.exited = true,

@@ -52,7 +52,7 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
             Action::Pause(id) => self.pause(id),
             Action::Resume(id) => self.resume(id),
             Action::Connect(ticket, endpoint) => self.connect(ticket, endpoint),
-            Action::Secure(id, ticket, client) => self.secure(id, ticket, client),
+            Action::StartTls(id, ticket, client) => self.start_tls(id, ticket, client),
             Action::Wake(shard, message) => self.wake(shard, message),
             Action::Exit => {
                 self.is_exiting = true;

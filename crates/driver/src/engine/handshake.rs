@@ -29,7 +29,7 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
             self.counters().add_end(CloseReason::Tls(TlsFailure::Protocol));
             return None;
         };
-        transport.secure(TlsStream::server(session, tls.plaintext_response(), accepted, self.now));
+        transport.set_tls(TlsStream::server(session, tls.plaintext_response(), accepted, self.now));
         let id = self.insert_accepted(transport, ConnectionPhase::Handshaking(Initiator::Accepted));
         self.handshaking_count += 1;
         let timeout = self.settings.handshake_timeout;
@@ -52,7 +52,7 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
         connection.phase = ConnectionPhase::Handshaking(Initiator::Connected(ticket));
         match session {
             Ok(session) => {
-                connection.transport.secure(TlsStream::new(session, hello, now));
+                connection.transport.set_tls(TlsStream::new(session, hello, now));
                 self.serve_handshaking(id, Initiator::Connected(ticket));
             }
             Err(failure) => self.fail_handshaking(id, failure),
@@ -60,13 +60,13 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
     }
 
     /// Starts TLS on a connection used in plain text before (STARTTLS).
-    pub(super) fn secure(&mut self, id: ConnectionId, ticket: ConnectTicket, client: TlsClientId) {
+    pub(super) fn start_tls(&mut self, id: ConnectionId, ticket: ConnectTicket, client: TlsClientId) {
         self.flush_batch(id);
         let Some(connection) = self.table.get_mut(id).filter(|connection| connection.phase == ConnectionPhase::Open)
         else {
             return self.connects_failed.push_back((ticket, ConnectError::Tls(TlsFailure::Closed)));
         };
-        if !connection.may_be_secured() {
+        if !connection.may_start_tls() {
             connection.phase = ConnectionPhase::Handshaking(Initiator::Connected(ticket));
             return self.fail_handshaking(id, TlsFailure::Protocol);
         }

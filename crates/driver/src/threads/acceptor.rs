@@ -50,7 +50,7 @@ impl Acceptor {
 
     /// Accepts until stopped, then empties the backlog.
     pub(crate) fn run(mut self) {
-        while self.control.stop() == StopMode::No && self.handoff.has_threads() {
+        while self.control.stop_mode() == StopMode::No && self.handoff.has_threads() {
             let now = self.clock.now();
             self.accept_again = self.accept_again.filter(|&again| again > now);
             let wake_again = self.wakeups.wake_idle(self.handoff.pressure_epoch(), now, &self.control);
@@ -64,7 +64,7 @@ impl Acceptor {
                 }
             }
         }
-        if self.control.stop() == StopMode::Drain {
+        if self.control.stop_mode() == StopMode::Drain {
             for index in 0..self.listeners.len() {
                 self.accept(ListenerId(index), self.backlog);
             }

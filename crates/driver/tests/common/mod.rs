@@ -211,7 +211,7 @@ pub fn serve_secured<F>(
 where
     F: FnMut(&mut Context<'_>, Event<'_>) -> usize + Send + 'static,
 {
-    serve_at(kind, listener(settings).secured_by(tls.clone()), settings, factory)
+    serve_at(kind, listener(settings).with_tls(tls.clone()), settings, factory)
 }
 
 fn listener(settings: &DriverSettings) -> Listener {

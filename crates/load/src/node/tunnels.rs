@@ -66,7 +66,7 @@ impl Load {
                 let ticket = ticket(index, user.attempt);
                 self.owners.set(connection, Owner::Nobody);
                 self.timers.clear(index);
-                actions.secure(connection, ticket, client);
+                actions.start_tls(connection, ticket, client);
                 taken
             }
             TunnelOutcome::Waiting if !received.ended => taken,

@@ -259,7 +259,7 @@ impl World {
                 self.connections[connection].server_is_done = true;
                 self.later(Duration::ZERO, Event::Closed(connection, CloseReason::Requested));
             }
-            Action::Secure(id, ticket, _) => self.later(LATENCY, Event::Secured(shard, ticket, id)),
+            Action::StartTls(id, ticket, _) => self.later(LATENCY, Event::Secured(shard, ticket, id)),
             Action::Wake(shard, message) => {
                 self.call(shard.0, |node, now, actions| node.handle_woken(now, message, actions));
             }

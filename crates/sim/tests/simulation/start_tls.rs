@@ -43,7 +43,7 @@ impl Node for Late {
     }
 
     fn handle_closed(&mut self, _: Instant, id: ConnectionId, _: CloseReason, actions: &mut Actions) {
-        actions.secure(id, ConnectTicket(1), TlsClientId(0));
+        actions.start_tls(id, ConnectTicket(1), TlsClientId(0));
     }
 
     fn handle_stopping(&mut self, _: Instant, _: &mut Actions) {}

@@ -48,7 +48,7 @@ impl Node for Wrong {
             Fault::SendsAfterFinish => actions.finish(id),
             Fault::WakesNobody => actions.wake(ShardId(7), 0),
             Fault::SecuresTooEarly => {
-                actions.secure(id, ConnectTicket(1), TlsClientId(0));
+                actions.start_tls(id, ConnectTicket(1), TlsClientId(0));
                 return lent - 1;
             }
             Fault::DropsLoneBytes => {}
