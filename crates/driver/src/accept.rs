@@ -12,7 +12,8 @@ use rustix::io::Errno;
 use crate::engine::Engine;
 use crate::io_backend::IoBackend;
 
-/// Pause after a shortage of file descriptors or memory: retrying at once would only take time from open connections.
+/// Pause of the accept loop after a shortage of file descriptors or memory: a retry at once would only take time from
+/// open connections.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What to do after an error of `accept`.
@@ -48,10 +49,10 @@ impl AcceptError {
     }
 }
 
-/// A full shard does not accept, so the kernel sends no event for new connections.
+/// How often the backlog of a full shard is checked: since it does not accept, the kernel reports no new connection.
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Detects connections in the accept backlog of a shard at its connection limit: when to check next; none: below the
+/// Detects connections in the backlog of a shard that is at its connection limit. When to check next; None: below the
 /// limit, and no connection was waiting.
 #[derive(Debug, Default)]
 pub(crate) struct AcceptBacklog(Option<Instant>);
@@ -82,6 +83,7 @@ impl AcceptBacklog {
     }
 }
 
+/// Whether a connection waits in the listener's backlog.
 pub(crate) fn has_waiting(listener: &ListeningSocket) -> bool {
     // After a signal the next check decides.
     breme_sys::wait_until_readable(&listener.as_fd(), Duration::ZERO).unwrap_or(false)

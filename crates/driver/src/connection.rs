@@ -19,14 +19,14 @@ use crate::settings::RECEIVE_CHUNK_BYTES_MAX;
 use crate::socket::{SendFailure, SendResult};
 use crate::transport::{FILE_TOO_SHORT, SEGMENTS_PER_SEND, Transport};
 
-/// Receive limit while it is unknown whether data is relayed as fast as it arrives: each slow reader holds this much
-/// memory.
+/// Limit of a receive while it is unknown whether data is relayed as fast as it arrives, in bytes: each slow reader
+/// holds this much memory.
 const SHORT_CHUNK_BYTES: usize = 32 * 1024;
 /// After this many chunks of at least half that size without a pause, chunks become longer, which is cheaper: up to 4
 /// MB in total, as much as the kernel may buffer for a peer that reads nothing.
 const SHORT_CHUNKS: u8 = 128;
 
-/// Bytes sent per turn, for fairness.
+/// Bytes of a queue sent per turn: then other connections get theirs.
 const FLUSH_BYTES_PER_TURN: usize = 1024 * 1024;
 
 /// An idle connection costs this struct and a timer slot, and no buffers.
@@ -36,7 +36,7 @@ pub(crate) struct Connection {
     pub(crate) phase: ConnectionPhase,
     /// Received, but not consumed by the node.
     pub(crate) retained: BytesMut,
-    /// None if empty. An empty queue means that only encrypted bytes wait, in the transport.
+    /// None: nothing is queued. An empty queue: only encrypted bytes wait, in the transport.
     pub(crate) queue: Option<Box<SendQueue>>,
     /// Set when a send or an event shows that the connection is broken; data received before may still be read.
     pub(crate) failure: Option<CloseReason>,
@@ -63,7 +63,7 @@ pub(crate) struct Connection {
     /// TLS client to start when connected.
     pub(crate) tls_client: Option<TlsClientId>,
     pub(crate) operations: Operations,
-    /// Node bytes sent since the last [`take_sent_bytes`](Self::take_sent_bytes).
+    /// Bytes of the node, without TLS overhead, sent since the last [`take_sent_bytes`](Self::take_sent_bytes).
     sent_bytes: usize,
     /// Remaining short chunks.
     short_chunks: u8,
@@ -190,7 +190,7 @@ impl Connection {
         self.short_chunks = self.short_chunks.saturating_sub(u8::from(count >= SHORT_CHUNK_BYTES / 2));
     }
 
-    /// Limit of one receive.
+    /// Limit of the next receive, in bytes.
     pub(crate) fn chunk_bytes_max(&self) -> usize {
         if self.short_chunks > 0 { SHORT_CHUNK_BYTES } else { RECEIVE_CHUNK_BYTES_MAX }
     }
@@ -244,7 +244,7 @@ impl Connection {
         self.queue.as_ref().map_or(0, |queue| queue.bytes() + self.transport.pending_bytes() as u64)
     }
 
-    /// Node bytes sent since the last call.
+    /// Bytes of the node sent since the last call.
     pub(crate) fn take_sent_bytes(&mut self) -> usize {
         std::mem::take(&mut self.sent_bytes)
     }
@@ -349,7 +349,7 @@ impl Connection {
         flushed_bytes
     }
 
-    /// Updates the flags after a send; none if it failed.
+    /// Updates the flags after a send; None: it failed.
     fn update_after_send(&mut self, outcome: &Result<SendResult, SendFailure>) -> Option<SendResult> {
         match *outcome {
             Ok(moved) => {
@@ -422,7 +422,7 @@ impl Connection {
             self.finish = WriteShutdown::Requested;
             self.finish_if_due();
             if self.queue.is_some() {
-                return false; // the word of the end has not left
+                return false; // close_notify is queued
             }
         }
         if self.has_ended {
@@ -445,7 +445,7 @@ impl Connection {
         }
     }
 
-    /// The first reason counts.
+    /// Only the first reason is kept.
     pub(crate) fn end(&mut self, reason: CloseReason) {
         if !matches!(self.phase, ConnectionPhase::Ended(_)) {
             self.phase = ConnectionPhase::Ended(reason);

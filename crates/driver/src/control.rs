@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::tls::ServerTls;
 use crate::wake_fd::WakeFd;
 
-/// Per shard; senders retry when it is full.
+/// Messages that wait for a shard; senders retry when its mailbox is full.
 pub(crate) const MAILBOX_MESSAGES_MAX: usize = 4_096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,7 +28,7 @@ pub(crate) struct Control {
     mailboxes: Vec<Mailbox>,
     /// Wakes the acceptor of `threads` on stop.
     acceptor: Option<WakeFd>,
-    /// TLS configuration by listener; none: plain.
+    /// TLS configuration by listener; None: without TLS.
     tls: Vec<Option<ServerTls>>,
 }
 
@@ -234,14 +234,14 @@ fn add_local(counter: &AtomicU64, number: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(number), Ordering::Relaxed);
 }
 
-/// [`CloseReason`] without details.
+/// The kind of a [`CloseReason`], for counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseKind {
     Requested,
     Reset,
     /// Closed by the peer without close_notify.
     Truncated,
-    /// Closed by the driver: close timeout, or stop.
+    /// Closed by the driver: limits of lingering, or stop.
     Dropped,
     /// Failed handshake or TLS protocol error.
     Tls,

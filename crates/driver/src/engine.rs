@@ -44,13 +44,13 @@ use crate::io_backend::IoBackend;
 use crate::settings::{DriverSettings, RECEIVE_CHUNK_BYTES_MAX};
 use crate::transport::Transport;
 
-/// Consecutive deadline calls before connections get their turn.
+/// Consecutive calls of [`Node::handle_deadline`] before connections get their turn.
 const DEADLINES_PER_TURN: usize = 16;
-/// Longest delay of events in favour of the node's next deadline.
+/// Maximum wait for which events are delayed until the node's next deadline.
 const COALESCE_MAX: Duration = Duration::from_micros(100);
 /// Retry interval for messages to full mailboxes.
 const WAKE_RETRY: Duration = Duration::from_millis(1);
-/// Time left for handshakes when the driver stops.
+/// Timeout of handshakes in progress when the driver stops.
 const STOPPING_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Kernel events of a connection.
@@ -63,7 +63,7 @@ pub(crate) struct Readiness {
     pub(crate) is_broken: bool,
 }
 
-/// The receive buffer of a shard, allocated at first use.
+/// The receive buffer of a shard, of [`RECEIVE_CHUNK_BYTES_MAX`] bytes, allocated at first use.
 #[derive(Default)]
 struct ReceiveBuffer(Box<[u8]>);
 
@@ -104,9 +104,9 @@ pub(crate) struct Engine<N, B> {
     stop_deadline: Option<Instant>,
     /// Tolerated lateness of the node's deadline, in addition to wake-up latency.
     slack: Duration,
-    /// For nodes that use arrival times.
+    /// For a node that [needs arrival times](Node::times_arrivals).
     timestamps: Option<TimestampConverter>,
-    /// The node accepts bytes of accepted connections while their send queues are long.
+    /// See [`Node::is_full_duplex`].
     is_full_duplex: bool,
     /// As last reported to the node.
     pressure: Pressure,
@@ -115,7 +115,7 @@ pub(crate) struct Engine<N, B> {
     has_notified_stop: bool,
     /// The shard is ending: the node is only notified of closed connections.
     is_exiting: bool,
-    /// The node requested the exit.
+    /// The node requested the exit: it is not even called for failed connects.
     has_exited: bool,
 }
 
@@ -340,7 +340,7 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
         Some(self.settings.spin_before_deadline)
     }
 
-    /// How long to wait for events; none: until one occurs.
+    /// How long to wait for events; None: until one occurs. `also`: another instant at which the caller has to act.
     pub(crate) fn time_to_wait(&mut self, also: Option<Instant>) -> Option<Duration> {
         if !self.ready.is_empty() || !self.connects_failed.is_empty() || self.is_exiting {
             return Some(Duration::ZERO);
@@ -373,8 +373,8 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
         !self.receive_buffer.0.is_empty()
     }
 
-    /// Whether events may be delayed for such a short wait: the node will act soon, its deadline may be late, and
-    /// the kernel timestamps arrivals.
+    /// Whether events may be delayed for such a short wait: the node will act soon, its deadline may be late, and the
+    /// kernel timestamps arrivals.
     pub(crate) fn may_coalesce(&self, timeout: Duration) -> bool {
         self.timestamps.is_some() && !self.slack.is_zero() && timeout <= COALESCE_MAX
     }

@@ -21,12 +21,14 @@ use crate::io_backend::IoBackend;
 use crate::socket::Socket;
 use crate::transport::Transport;
 
+/// Events fetched by one wait.
 const EVENTS_PER_TURN: usize = 256;
-/// Per turn, for fairness.
+/// Connections accepted per listener and turn: then the open ones get theirs.
 const ACCEPTS_PER_TURN: usize = 64;
 /// Longer waits have a coarse part in milliseconds.
 const COARSE_WAIT_MIN: Duration = Duration::from_millis(3);
 
+/// The token of the waker.
 pub(crate) const WAKER: Token = Token(usize::MAX);
 
 const _: () = assert!(usize::BITS >= 64, "a token holds an index and a generation");
@@ -44,7 +46,7 @@ fn listener_token(listener: ListenerId) -> Token {
     Token(WAKER.0 - 1 - listener.0)
 }
 
-/// Registers new sockets; closing them deregisters them.
+/// Registers new sockets with the poll; closing them deregisters them.
 pub(crate) struct ReadinessBackend(Registry);
 
 impl ReadinessBackend {
@@ -114,7 +116,7 @@ impl EventLoop {
                 Some(spin) => self.wait_precisely(&mut events, timeout, spin),
             };
             if waited.is_err() {
-                events.clear(); // a signal: what is due is looked at all the same
+                events.clear(); // interrupted by a signal: deadlines may be due
             }
             if let Some(spin) = precise_spin {
                 engine.count_spin(timeout, spin, events.is_empty());
@@ -172,7 +174,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Returns true for the waker.
+    /// Returns whether it is the event of the waker.
     fn handle_event<N: Node>(&mut self, engine: &mut Engine<N, ReadinessBackend>, event: &Event) -> bool {
         let token = event.token();
         if token.0 > listener_token(ListenerId(self.listeners.len())).0 {
@@ -200,7 +202,7 @@ impl EventLoop {
         let backlog = engine.settings().backlog as usize;
         for listener in &mut self.listeners {
             listener.is_pending = true;
-            // On stop, a shortage is final.
+            // On stop, a shortage of descriptors is final.
             let _ = listener.accept(engine, backlog, usize::MAX);
         }
         for listener in self.listeners.drain(..) {

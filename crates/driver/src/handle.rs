@@ -173,7 +173,7 @@ fn share_listeners(
     Ok(shards_sockets)
 }
 
-/// The threads started so far; stopped if another one fails to start.
+/// The threads started so far; they are stopped if another one fails to start.
 struct Startup<'a, N> {
     running: DriverHandle<N>,
     settings: &'a DriverSettings,
@@ -210,7 +210,7 @@ impl<'a, N: Send + 'static> Startup<'a, N> {
     }
 }
 
-/// Starts a thread, and waits until it is pinned and prepared; its result is none if that failed.
+/// Starts a thread, and waits until it is pinned and prepared; if that failed, the thread returns None.
 fn spawn<P, T: Send + 'static>(
     name: String,
     cpus: Vec<usize>,
@@ -249,7 +249,7 @@ pub struct DriverHandle<N> {
 }
 
 impl<N> DriverHandle<N> {
-    /// Can be cloned, for example for a signal handler's thread.
+    /// Stops the driver from other threads, such as that of a signal handler.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         Stopper { control: self.control.clone() }
@@ -261,6 +261,7 @@ impl<N> DriverHandle<N> {
         Waker { control: self.control.clone() }
     }
 
+    /// Reads the counters of the shards from other threads.
     #[must_use]
     pub fn counters(&self) -> CounterReader {
         CounterReader { control: self.control.clone() }
@@ -287,6 +288,7 @@ impl<N> DriverHandle<N> {
     }
 }
 
+/// Stops a driver. Clones stop the same one.
 #[derive(Clone, Debug)]
 pub struct Stopper {
     control: Arc<Control>,
@@ -305,6 +307,7 @@ impl Stopper {
     }
 }
 
+/// Sends messages to the nodes of a driver. Clones wake the same ones.
 #[derive(Clone, Debug)]
 pub struct Waker {
     control: Arc<Control>,
@@ -321,17 +324,20 @@ impl Waker {
     }
 }
 
+/// Reads the counters of a driver, also after its shards have ended.
 #[derive(Clone, Debug)]
 pub struct CounterReader {
     control: Arc<Control>,
 }
 
 impl CounterReader {
+    /// The counters of a shard; None: there is no such shard.
     #[must_use]
     pub fn shard(&self, shard: ShardId) -> Option<ShardCounters> {
         self.control.mailbox(shard).map(|mailbox| mailbox.counters.snapshot())
     }
 
+    /// The counters of all shards, in their order.
     #[must_use]
     pub fn all(&self) -> Vec<ShardCounters> {
         (0..).map_while(|index| self.shard(ShardId(index))).collect()
@@ -354,8 +360,10 @@ impl ShardPanic {
     }
 }
 
+/// Why a driver cannot be started.
 #[derive(Debug, Error)]
 pub enum StartError {
+    /// A processor of [`DriverSettings::cpus`] is outside of the affinity mask of this process.
     #[error("this process is not allowed to use processor {cpu}; choose from {allowed:?}")]
     Cpu { cpu: usize, allowed: Vec<usize> },
     /// A listener could not be duplicated for all shards.
@@ -363,7 +371,7 @@ pub enum StartError {
     Listener { address: Address, source: io::Error },
     #[error("cannot start a thread: {0}; choose fewer threads")]
     Thread(#[source] io::Error),
-    /// The kernel refused a poll, a pipe or a processor.
+    /// The kernel refused an epoll instance, a pipe, a ring or the pinning.
     #[error("cannot set up a thread: {0}; choose fewer threads or raise `ulimit -n`")]
     Kernel(#[source] io::Error),
     #[error("the driver `uring` is not available: {0}; or choose `events`")]

@@ -29,6 +29,7 @@ impl Listener {
         }
     }
 
+    /// Connections begin with a TLS handshake.
     #[must_use]
     pub fn with_tls(mut self, tls: ServerTls) -> Self {
         self.tls = Some(tls);
@@ -45,7 +46,7 @@ impl Listener {
         &self.address
     }
 
-    /// `count` sockets on this address; the first is this one.
+    /// `count` sockets on this address, of which the first is this one.
     pub(crate) fn into_sockets(self, count: usize, settings: &DriverSettings) -> io::Result<Vec<ListeningSocket>> {
         let mut sockets = Vec::with_capacity(count);
         for _ in 1..count {
@@ -60,6 +61,7 @@ impl Listener {
     }
 }
 
+/// The address cannot be bound; the message tells why, and the remedy.
 #[derive(Debug)]
 pub struct BindError {
     address: Address,

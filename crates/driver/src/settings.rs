@@ -7,10 +7,11 @@ use std::time::Duration;
 use crate::tls::TlsClients;
 use crate::unix_sockets::UnixSockets;
 
-/// Most new bytes per call of the node, and so the most by which relaying may exceed
-/// [`DriverSettings::send_queue_high_bytes`].
+/// Limit of the new bytes in one call of the node, in bytes: a relay may exceed
+/// [`DriverSettings::send_queue_high_bytes`] by as much.
 pub const RECEIVE_CHUNK_BYTES_MAX: usize = 64 * 1024;
 
+/// How a driver waits for its sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DriverKind {
     /// A pool of threads, each serving one accepted connection at a time.
@@ -44,6 +45,7 @@ impl FromStr for DriverKind {
     }
 }
 
+/// The name is that of no driver.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no driver `{0}`: choose `uring`, `events` or `threads`")]
 pub struct UnknownDriver(String);
@@ -66,16 +68,16 @@ pub struct DriverSettings {
     /// ([`handle_sent`](breme_node::Node::handle_sent)) and nothing more of that connection is lent until the queue is
     /// empty. One chunk may exceed it ([`RECEIVE_CHUNK_BYTES_MAX`]).
     pub send_queue_high_bytes: u64,
-    /// How long a graceful close discards the peer's data (RFC 9112, 9.6).
+    /// How long a graceful close lingers: it discards what the peer still sends (RFC 9112, 9.6).
     pub closing_timeout: Duration,
-    /// How many bytes a graceful close discards.
+    /// How many bytes a graceful close discards; then the connection is dropped.
     pub closing_bytes_max: u64,
     /// How long [`Stopper::drain`](crate::Stopper::drain) waits before it drops remaining connections.
     pub stopping_timeout: Duration,
-    /// Connections whose send queue makes no progress for this long are dropped.
+    /// A connection whose send queue makes no progress for this long is dropped.
     pub send_timeout: Duration,
-    /// Timeout of opening a connection, TLS handshake included; fails with
-    /// [`TimedOut`](breme_node::ConnectError::TimedOut).
+    /// Timeout of opening a connection, TLS handshake included
+    /// ([`ConnectError::TimedOut`](breme_node::ConnectError::TimedOut)).
     pub connect_timeout: Duration,
     /// Busy-polls for this long before deadlines of nodes that need [precision](breme_node::Node::deadline_slack).
     /// Hides wake-up latency at the cost of CPU time.

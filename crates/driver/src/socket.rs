@@ -35,6 +35,7 @@ pub(crate) enum SendFailure {
     FileTooShort,
 }
 
+/// Bytes of a file copied per send, where sendfile(2) is not used.
 #[cfg(not(target_os = "linux"))]
 const FILE_COPY_BYTES: usize = 64 * 1024;
 
@@ -46,7 +47,7 @@ pub(crate) struct Socket {
     source: ReceiveSource,
     /// The kernel timestamps arrivals.
     has_timestamps: bool,
-    /// The last timestamp.
+    /// The timestamp of the bytes received last.
     latest: Option<ReceiveTimestamp>,
 }
 
@@ -79,12 +80,12 @@ impl ReceivedAhead {
 }
 
 impl Socket {
-    /// For drivers by readiness.
+    /// Bytes are received by system calls (readiness).
     pub(crate) fn with_syscalls(descriptor: OwnedFd) -> Self {
         Self { descriptor, source: ReceiveSource::Syscalls, has_timestamps: false, latest: None }
     }
 
-    /// For bytes delivered by completions ([`Socket::buffer`]).
+    /// Bytes are delivered by completions ([`Socket::buffer`]).
     pub(crate) fn with_completions(descriptor: OwnedFd) -> Self {
         Self { descriptor, source: ReceiveSource::Completions(None), has_timestamps: false, latest: None }
     }
@@ -98,7 +99,7 @@ impl Socket {
         self.has_timestamps
     }
 
-    /// Sets the arrival time of the bytes delivered last.
+    /// Sets the timestamp of the bytes delivered last.
     pub(crate) fn set_timestamp(&mut self, timestamp: Option<ReceiveTimestamp>) {
         self.latest = timestamp;
     }
@@ -231,7 +232,7 @@ impl AsFd for Socket {
     }
 }
 
-/// Reads at least one byte.
+/// Reads a part of a file, at least one byte.
 pub(crate) fn read_file(file: &File, buffer: &mut [u8], offset: u64) -> Result<usize, SendFailure> {
     match retry_on_intr(|| rustix::io::pread(file, &mut *buffer, offset)) {
         Ok(0) => Err(SendFailure::FileTooShort),

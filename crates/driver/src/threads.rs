@@ -138,14 +138,14 @@ impl PoolThread {
         engine.is_under_pressure() || *self.grace_end.get_or_insert(now + LINGERING_GRACE) <= now
     }
 
-    /// Before deadlines, which depend on it.
+    /// To be called before deadlines are handled, which depend on pressure.
     fn update_pressure<N: Node>(&self, engine: &mut Engine<N, PollBackend>) {
         if let Some(handoff) = &self.handoff {
             engine.set_pressure(handoff.pressure_epoch().is_some());
         }
     }
 
-    /// Polls wake descriptor, sockets and deadline. Returns whether it was woken.
+    /// Waits for the wake descriptor, the sockets and the next deadline. Returns whether the thread was woken.
     fn wait<N: Node>(&mut self, engine: &mut Engine<N, PollBackend>) -> bool {
         self.polled.clear();
         let timeout = engine.time_to_wait(self.grace_end);
@@ -155,22 +155,22 @@ impl PoolThread {
             return false;
         };
         let receive_bytes_max = engine.settings().receive_bytes_max;
-        let mut event = Vec::with_capacity(1 + engine.connection_count());
-        event.push(PollFd::new(wake_fd, PollFlags::IN));
+        let mut poll_list = Vec::with_capacity(1 + engine.connection_count());
+        poll_list.push(PollFd::new(wake_fd, PollFlags::IN));
         for (id, connection) in engine.connections() {
             if let Some(interest) = interest(connection, receive_bytes_max) {
-                event.push(PollFd::from_borrowed_fd(connection.transport.as_fd(), interest));
+                poll_list.push(PollFd::from_borrowed_fd(connection.transport.as_fd(), interest));
                 self.polled.push((id, Readiness::default()));
             }
         }
-        if poll(&mut event, timeout).is_err() {
-            self.polled.clear(); // a signal: what is due is looked at all the same
+        if poll(&mut poll_list, timeout).is_err() {
+            self.polled.clear(); // interrupted by a signal: deadlines may be due
             return false;
         }
-        for (polled, event) in self.polled.iter_mut().zip(&event[1..]) {
+        for (polled, event) in self.polled.iter_mut().zip(&poll_list[1..]) {
             polled.1 = readiness(event.revents());
         }
-        let is_woken = !event[0].revents().is_empty();
+        let is_woken = !poll_list[0].revents().is_empty();
         self.polled.retain(|(_, readiness)| readiness.is_any());
         if is_long && !is_woken && self.polled.is_empty() {
             engine.release_buffers();
@@ -187,7 +187,7 @@ impl PoolThread {
         }
         if let Some(handoff) = &self.handoff {
             if !handoff.is_closed() {
-                return; // the acceptor rings again when its listeners are closed
+                return; // the acceptor wakes the threads again when its listeners are closed
             }
             // Accepted connections are established: serve them all concurrently, since a stopping node must not get new
             // ones.
@@ -207,7 +207,7 @@ impl Readiness {
     }
 }
 
-/// Poll events of a connection. None where poll would report an error again and again.
+/// The events to poll for. None: poll(2) would report the hang-up again and again.
 fn interest(connection: &Connection, receive_bytes_max: usize) -> Option<PollFlags> {
     let mut interest = PollFlags::empty();
     if connection.wants_bytes(receive_bytes_max) && !connection.is_readable {
@@ -228,9 +228,9 @@ fn readiness(revents: PollFlags) -> Readiness {
     }
 }
 
-fn poll(event: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<()> {
-    // Too long for the kernel: no timeout.
+fn poll(poll_list: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<()> {
+    // A timeout that is too long for the kernel is none.
     let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-    rustix::event::poll(event, timeout.as_ref())?;
+    rustix::event::poll(poll_list, timeout.as_ref())?;
     Ok(())
 }

@@ -46,10 +46,10 @@ const SIZES: RingSizes =
 /// until it receives little again; at the start of a long body it may fill all buffers once.
 const LONG_BYTES: usize = SIZES.buffer_bytes;
 const SHORT_BYTES: usize = LONG_BYTES / 4;
-/// Larger batches would be little cheaper, and delay their first send.
+/// Sends of a batch: larger ones would be little cheaper, and delay their first send.
 const SENDS_PER_SUBMISSION: usize = 16;
 
-/// The only watched descriptor other than connections and listeners.
+/// The key of the wake descriptor, which alone is watched for readability.
 const WAKE_KEY: Key = Key::new(0);
 /// Bits for the connection index; the rest is its generation.
 const INDEX_BITS: u32 = Key::BITS - u32::BITS;
@@ -92,9 +92,7 @@ impl UringBackend {
     fn watch(&mut self, id: ConnectionId, connection: &Connection, event: PollEvent) {
         self.ring.watch(connection.transport.as_fd(), event, key_of(id));
     }
-}
 
-impl UringBackend {
     fn set_batched(&self, connection: &mut Connection, is_taken: bool) -> bool {
         if is_taken {
             connection.operations.batched_in = self.ring.submission();
@@ -199,7 +197,7 @@ impl IoBackend for UringBackend {
     }
 
     fn submit(&mut self) {
-        work(self.ring.submit());
+        expect_submitted(self.ring.submit());
     }
 
     fn next_unsent(&mut self) -> Option<(ConnectionId, Result<Bytes, CloseReason>)> {
@@ -209,10 +207,12 @@ impl IoBackend for UringBackend {
     }
 }
 
-/// A shard cannot work without its ring.
-fn work(outcome: io::Result<()>) {
+/// # Panics
+/// If the kernel failed to submit or to wait: without its ring a shard cannot continue. The panic ends it, and its
+/// program reports it ([`ShardPanic`](crate::ShardPanic)).
+fn expect_submitted(outcome: io::Result<()>) {
     if let Err(error) = outcome {
-        panic!("the kernel refuses to work on a ring: {error}");
+        panic!("io_uring failed: {error}");
     }
 }
 
@@ -224,11 +224,12 @@ pub(crate) struct UringLoop {
     shard: ShardId,
     control: Arc<Control>,
     listeners: Vec<UringListener>,
-    /// Accepted before the kernel could be instructed to stop; few, since accepting ends at the limit.
+    /// Accepted by the kernel before its multishot accept was cancelled at the connection limit; few, and no more is
+    /// accepted while there is one.
     waiting: VecDeque<(OwnedFd, ListenerId)>,
     accept_again: Option<Instant>,
     accept_backlog: AcceptBacklog,
-    /// Stopping: empties the backlog first.
+    /// The driver is stopping, and the kernel may still accept; then the backlog is emptied.
     is_draining: bool,
 }
 
@@ -263,7 +264,7 @@ impl UringLoop {
             self.update_accepting(&mut engine);
             let also = self.accept_again.into_iter().chain(self.accept_backlog.next_check()).min();
             let timeout = engine.time_to_wait(also);
-            work(match timeout.map(|timeout| timeout.saturating_sub(spin)) {
+            expect_submitted(match timeout.map(|timeout| timeout.saturating_sub(spin)) {
                 Some(timeout) if engine.may_coalesce(timeout) => engine.backend.ring.submit_and_coalesce(timeout),
                 _ => engine.backend.ring.submit_and_wait(timeout),
             });
@@ -290,7 +291,7 @@ impl UringLoop {
         }
     }
 
-    /// Returns true for the wake descriptor.
+    /// Returns whether it is that of the wake descriptor.
     fn handle_completion<N: Node>(&mut self, engine: &mut Engine<N, UringBackend>, completion: Completion) -> bool {
         match completion {
             Completion::Received { key, outcome, has_more } => receive(engine, id_of(key), outcome, has_more),
@@ -345,14 +346,14 @@ impl UringLoop {
         while !engine.is_exiting() && (self.is_draining || engine.has_capacity()) {
             let Some((socket, listener)) = self.waiting.pop_front() else { return };
             let peer_of = |listener: &UringListener| listener.socket.peer_of(&socket);
-            // Already closed ones are not counted.
+            // A connection that is closed already is not counted.
             if let Some(Ok(peer)) = self.listeners.get(listener.0).map(peer_of) {
                 engine.handle_accepted(socket, Accepted { listener, peer });
             }
         }
     }
 
-    /// Accepts only below the connection limit.
+    /// Starts or cancels the multishot accepts: they are in flight only below the connection limit.
     fn update_accepting<N: Node>(&mut self, engine: &mut Engine<N, UringBackend>) {
         if self.listeners.is_empty() {
             return;
@@ -385,7 +386,7 @@ impl UringLoop {
         accept_backlog.check(engine, listeners.is_empty(), has_waiting_connection);
     }
 
-    /// Draining takes turns until the kernel has ended accepting.
+    /// Draining takes turns until the multishot accepts are cancelled.
     fn handle_stop<N: Node>(&mut self, engine: &mut Engine<N, UringBackend>) {
         if engine.control().stop_mode() != StopMode::Drain || engine.is_stopping() {
             return; // an abort ends the loop by itself
@@ -409,7 +410,7 @@ impl UringLoop {
                         engine.handle_accepted(socket, Accepted { listener: listener.id, peer });
                     }
                     Err(error) if AcceptError::from_io(&error) == AcceptError::Connection => {}
-                    // Backlog empty, or out of descriptors, which is final on stop.
+                    // The backlog is empty, or descriptors are short, which is final on stop.
                     Err(_) => break,
                 }
             }
@@ -430,7 +431,7 @@ fn receive<N: Node>(
         }
         Ok(None) => engine.handle_receive_completion(id, ReceiveCompletion::End, has_more),
         Err(error) => match Errno::from_io_error(&error) {
-            // Buffers return at the end of this turn, then it is re-armed.
+            // The buffers are returned at the end of this turn; then the receive is started again.
             Some(Errno::NOBUFS | Errno::CANCELED) => {
                 engine.handle_receive_completion(id, ReceiveCompletion::Nothing, has_more);
             }

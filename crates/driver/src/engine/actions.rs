@@ -7,9 +7,9 @@ use crate::connection::ConnectionPhase;
 use crate::control::LiveCounters;
 use crate::io_backend::IoBackend;
 
-/// Capacity of the action log kept between calls.
+/// Memory of the action log that is kept between calls, in bytes.
 const ACTION_BYTES_RETAINED: usize = 256 * 1024;
-/// Messages to full mailboxes kept for a retry.
+/// Messages to full mailboxes that wait for a retry; further ones are lost and counted.
 const WAKES_DELAYED_MAX: usize = 4_096;
 
 impl<N: Node, B: IoBackend> Engine<N, B> {

@@ -1,7 +1,7 @@
-//! Completions of the kernel: mostly received bytes, lent to the node directly.
+//! Completed receives of io_uring, whose bytes are lent to the node directly.
 //!
-//! With TLS, the transport reads its bytes from the socket, so arrivals are buffered there and then received as with
-//! system calls. Only a transport [without TLS](crate::transport::Transport::is_passthrough) is bypassed.
+//! With TLS, the transport reads its bytes from the socket, so they are buffered there and then received as with system
+//! calls. Only a transport [without TLS](crate::transport::Transport::is_passthrough) is bypassed.
 
 use breme_node::{CloseReason, ConnectionId, Node};
 use breme_sys::ReceiveTimestamp;
@@ -11,6 +11,7 @@ use super::turn::NewBytes;
 use crate::connection::{ConnectionPhase, Receive};
 use crate::io_backend::IoBackend;
 
+/// The result of a receive in flight.
 #[derive(Clone, Copy)]
 pub(crate) enum ReceiveCompletion<'a> {
     /// With their arrival time, if known.
@@ -23,7 +24,7 @@ pub(crate) enum ReceiveCompletion<'a> {
 }
 
 impl<N: Node, B: IoBackend> Engine<N, B> {
-    /// `has_more`: the operation stays in flight.
+    /// `has_more`: the operation stays in flight (multishot).
     pub(crate) fn handle_receive_completion(
         &mut self,
         id: ConnectionId,

@@ -103,7 +103,7 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
     }
 }
 
-/// The only segment of a send.
+/// The segment, if the send is a single shared one.
 fn shared(log: Log<'_>, range: Range<usize>) -> Option<&Bytes> {
     match log.get(range.start) {
         Some(Action::SendShared(_, segment)) if range.len() == 1 => Some(segment),

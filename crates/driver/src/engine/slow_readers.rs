@@ -14,6 +14,7 @@ use crate::control::LiveCounters;
 use crate::io_backend::IoBackend;
 use crate::read_rate::ReadRate;
 
+/// How often readers are checked under pressure.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 impl<N: Node, B: IoBackend> Engine<N, B> {
@@ -60,7 +61,7 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
     }
 }
 
-/// Whether the peer reads too slowly; none if nothing is queued for it.
+/// Whether the peer reads too slowly; None: nothing is queued for it.
 fn check_reader(connection: &mut Connection, now: Instant, pressure: &Pressure) -> Option<bool> {
     let is_sending = matches!(connection.phase, ConnectionPhase::Open | ConnectionPhase::Flushing { .. });
     if !connection.is_accepted || !is_sending || connection.queue.is_none() {

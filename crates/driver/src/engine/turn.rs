@@ -1,4 +1,4 @@
-//! The turn of an open connection: send the queue, receive, lend.
+//! The turn of an open connection: send the queue, receive, lend to the node.
 
 use breme_base::Instant;
 use breme_node::{ConnectionId, Node, Received};
@@ -9,14 +9,16 @@ use crate::connection::{Connection, ConnectionPhase, QueueLength, Receive};
 use crate::io_backend::IoBackend;
 use crate::socket::ReceiveResult;
 
-/// For fairness.
+/// Receives of a connection per turn: then other connections get theirs.
 pub(super) const RECEIVES_PER_TURN: usize = 4;
 
+/// What is lent after the retained bytes.
 #[derive(Clone, Copy)]
 pub(super) enum NewBytes<'a> {
     None,
-    /// In the receive buffer.
+    /// This many, in the receive buffer.
     Received(usize),
+    /// Those of a completion.
     Delivered(&'a [u8]),
 }
 

@@ -13,10 +13,10 @@ use super::poll;
 use crate::accept::{ACCEPT_PAUSE, AcceptError};
 use crate::control::{Control, LiveCounters, StopMode};
 
-/// Idle threads sleep and must be woken to close their connections; waking a large pool at once would take CPU time
-/// from busy threads.
+/// Threads woken per round: idle ones sleep and must be woken to close their connections, but waking a large pool at
+/// once would take CPU time from busy threads.
 const WAKES_PER_ROUND: usize = 16;
-/// Until the next round, and between rises of pressure.
+/// Interval between rounds, also of different rises of pressure.
 const WAKE_INTERVAL: Duration = Duration::from_millis(10);
 
 pub(crate) struct Acceptor {
@@ -75,18 +75,18 @@ impl Acceptor {
     fn wait(&self, now: Instant, alarms: [Option<Instant>; 2]) -> Vec<usize> {
         let Some(wake_fd) = self.control.acceptor() else { return Vec::new() };
         let is_polling = self.accept_again.is_none() && self.handoff.has_capacity();
-        let mut event = vec![PollFd::new(wake_fd, PollFlags::IN)];
+        let mut poll_list = vec![PollFd::new(wake_fd, PollFlags::IN)];
         if is_polling {
-            event.extend(self.listeners.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
+            poll_list.extend(self.listeners.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
         }
         let until = alarms.into_iter().chain([self.accept_again]).flatten().min();
-        if poll(&mut event, until.map(|until| until.since(now))).is_err() {
+        if poll(&mut poll_list, until.map(|until| until.since(now))).is_err() {
             return Vec::new();
         }
-        if !event[0].revents().is_empty() {
+        if !poll_list[0].revents().is_empty() {
             wake_fd.drain();
         }
-        let ready = event[1..].iter().enumerate().filter(|(_, listener)| !listener.revents().is_empty());
+        let ready = poll_list[1..].iter().enumerate().filter(|(_, listener)| !listener.revents().is_empty());
         ready.map(|(index, _)| index).collect()
     }
 
@@ -121,9 +121,9 @@ struct PressureWakeups {
     pressure_epoch: u64,
     /// Threads not woken yet.
     remaining_count: usize,
-    /// Round robin.
+    /// The thread to wake next, round robin.
     next: usize,
-    /// No wake-up before.
+    /// Start of the next round at the earliest.
     again: Instant,
 }
 

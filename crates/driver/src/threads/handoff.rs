@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use crate::control::Control;
 use crate::heap_trim::HeapTrim;
 
-/// Accepted connections that wait for a thread; more wait in the kernel's backlog.
+/// Accepted connections that wait for a thread; further ones wait in the kernel's backlog.
 const HANDOFF_MAX: usize = 64;
 
 #[derive(Debug)]

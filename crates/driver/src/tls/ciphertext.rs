@@ -1,4 +1,6 @@
-/// A queue of encrypted records: appended at the end, sent from the front. Its memory is reused without being cleared.
+//! A queue of encrypted records.
+
+/// Encrypted records: appended at the end, sent from the front. The memory is reused without being cleared.
 #[derive(Debug, Default)]
 pub(crate) struct Ciphertext {
     bytes: Vec<u8>,

@@ -1,4 +1,4 @@
-//! TLS clients.
+//! TLS clients, and the table of those of a driver.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -14,6 +14,7 @@ use super::failure::TlsSetupError;
 use super::identity::Identity;
 use super::trust::Trust;
 
+/// Sessions of a client that are kept for resumption.
 const SESSIONS_MAX: usize = 1024;
 
 /// The configuration of a client for one server name.
@@ -29,18 +30,21 @@ impl fmt::Debug for ClientTls {
     }
 }
 
+/// The settings of a [`ClientTls`].
 #[derive(Clone, Debug)]
 pub struct ClientOptions<'a> {
     pub trust: Trust,
-    /// Client certificate, if the server requests one.
+    /// The client certificate to send if the server requests one.
     pub identity: Option<&'a Identity>,
     /// Protocols to offer (ALPN).
     pub protocols: &'a [&'a [u8]],
+    /// Resume sessions by tickets or session ids.
     pub resumption: bool,
     /// None: TLS 1.3 or 1.2.
     pub version: Option<TlsVersion>,
 }
 
+/// The only version that a client offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsVersion {
     Tls12,
@@ -56,11 +60,12 @@ impl TlsVersion {
     }
 }
 
+/// What a handshake negotiated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Negotiated {
     /// `1.2` or `1.3`.
     pub version: &'static str,
-    /// IANA name.
+    /// Its IANA name, without the prefix `TLS13_`.
     pub cipher_suite: &'static str,
 }
 
@@ -76,7 +81,7 @@ impl Negotiated {
 }
 
 impl ClientTls {
-    /// `host`: name or address of the server.
+    /// `host`: the name or address that the certificate of the server must contain.
     ///
     /// # Errors
     /// If the host cannot be in a certificate, or the identity is unusable.
@@ -125,14 +130,15 @@ impl ClientTls {
 pub struct TlsClients(Arc<RwLock<Vec<Arc<ClientTls>>>>);
 
 impl TlsClients {
+    /// Adds a client. Entries are never removed: the caller bounds their number.
     #[must_use]
     pub fn add(&self, client: Arc<ClientTls>) -> TlsClientId {
         let mut clients = self.0.write();
         clients.push(client);
-        TlsClientId(u32::try_from(clients.len() - 1).unwrap_or(u32::MAX)) // whoever adds them has a bound
+        TlsClientId(u32::try_from(clients.len() - 1).unwrap_or(u32::MAX))
     }
 
-    /// For handshakes from now on.
+    /// Replaces a client, for handshakes from now on.
     pub fn replace(&self, id: TlsClientId, client: Arc<ClientTls>) {
         let mut clients = self.0.write();
         if let Some(place) = clients.get_mut(id.0 as usize) {

@@ -37,6 +37,7 @@ pub(crate) fn is_ca_as_server(error: &CertificateError) -> bool {
     matches!(other.0.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity))
 }
 
+/// Why a TLS client or server cannot be configured.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TlsSetupError {
     #[error("the host {0:?} cannot appear in a certificate; write a name such as www.example.org, or an address")]

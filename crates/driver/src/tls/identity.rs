@@ -19,6 +19,8 @@ pub struct Identity {
     pub(crate) key: Arc<PrivateKeyDer<'static>>,
 }
 
+/// Why the file of a certificate chain or of a key is unusable. The messages continue a sentence that begins with the
+/// name of the file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
     #[error("contains no certificate; it must be PEM, with a line -----BEGIN CERTIFICATE-----")]
@@ -47,6 +49,7 @@ impl IdentityError {
     }
 }
 
+/// Whether the dates of a certificate include the current one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertificateValidity {
     Valid,

@@ -16,7 +16,7 @@ use super::failure::TlsSetupError;
 use super::identity::Identity;
 use super::session::TlsSession;
 
-/// For TLS 1.2 clients without tickets; some hundred bytes each.
+/// Sessions kept for the resumption of TLS 1.2 clients without tickets; some hundred bytes each.
 const SESSIONS_MAX: usize = 16 * 1024;
 
 /// TLS configuration of a listener. Clones share the identity.
@@ -65,8 +65,8 @@ impl ServerTls {
     /// The response to clients whose first byte is a letter, which indicates a plain-text protocol. Without it they get
     /// an alert.
     #[must_use]
-    pub fn with_plaintext_response(mut self, answer: impl Into<Bytes>) -> Self {
-        self.plaintext_response = answer.into();
+    pub fn with_plaintext_response(mut self, response: impl Into<Bytes>) -> Self {
+        self.plaintext_response = response.into();
         self
     }
 
@@ -75,7 +75,7 @@ impl ServerTls {
         *self.current.0.write() = Arc::clone(&identity.certified);
     }
 
-    /// For servers outside this driver. Follows [`ServerTls::replace`].
+    /// The configuration of rustls, for servers outside this driver. It follows [`ServerTls::replace`].
     #[must_use]
     pub fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.config)

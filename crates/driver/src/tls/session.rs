@@ -6,7 +6,7 @@
 //! - Any call may produce ciphertext to send: handshake messages, tickets, alerts. It must be sent before, or together
 //!   with, records encrypted later.
 //! - The peer's end is its close_notify (RFC 8446, 6.1). A connection closed without it is truncated, which only the
-//!   caller can detect: [`Session::has_ended`].
+//!   caller can detect: [`TlsSession::has_ended`].
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ impl std::fmt::Debug for TlsSession {
         let Self { partial, is_handshaking, has_ended, .. } = self;
         write!(
             formatter,
-            "Session {{ partial: {} bytes, is_handshaking: {is_handshaking}, has_ended: {has_ended} }}",
+            "TlsSession {{ partial: {} bytes, is_handshaking: {is_handshaking}, has_ended: {has_ended} }}",
             partial.len()
         )
     }

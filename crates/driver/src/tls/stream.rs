@@ -18,9 +18,9 @@ use super::session::{CIPHERTEXT_BYTES_MAX, RECORD_BYTES_MAX, TlsSession};
 use crate::socket::{ReceiveResult, SendFailure, SendResult};
 use crate::socket::{Socket, read_file};
 
-/// Ciphertext per receive.
+/// Ciphertext per receive, in bytes.
 const RECEIVE_BYTES_MAX: usize = 64 * 1024;
-/// Plaintext per send: four full records.
+/// Plaintext per send, in bytes: four full records.
 const ENCRYPT_BYTES_MAX: usize = 4 * RECORD_BYTES_MAX;
 
 /// Work buffers of a thread.
@@ -74,12 +74,8 @@ impl TlsStream {
         accepted: Accepted,
         connected_at: Instant,
     ) -> Self {
-        let answer = Some(plaintext_response.clone()).filter(|answer| !answer.is_empty());
-        Self {
-            accepted: Some(accepted),
-            plaintext_response: answer,
-            ..Self::new(session, Ciphertext::default(), connected_at)
-        }
+        let plaintext_response = Some(plaintext_response.clone()).filter(|response| !response.is_empty());
+        Self { accepted: Some(accepted), plaintext_response, ..Self::new(session, Ciphertext::default(), connected_at) }
     }
 
     /// `hello` is sent first.
@@ -230,9 +226,9 @@ impl TlsStream {
         if first.is_empty() {
             return false;
         }
-        let answer = self.plaintext_response.take().filter(|_| first[0].is_ascii_uppercase());
-        let Some(answer) = answer else { return false };
-        self.pending.append(&answer);
+        let response = self.plaintext_response.take().filter(|_| first[0].is_ascii_uppercase());
+        let Some(response) = response else { return false };
+        self.pending.append(&response);
         self.failure = Some(TlsFailure::NotTls);
         true
     }

@@ -12,11 +12,12 @@ use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use super::failure::{TlsSetupError, is_ca_as_server};
 use super::identity::{IdentityError, certificates_of};
 
+/// The server certificates that a client accepts.
 #[derive(Clone, Debug)]
 pub enum Trust {
     /// Those signed by these authorities. A listed certificate itself is accepted too, even if it is a CA certificate.
     Authorities(Arc<Authorities>),
-    /// Any certificate whose key the server has.
+    /// Any certificate, if the server has its key.
     AcceptAny,
 }
 
