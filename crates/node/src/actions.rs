@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use crate::{ConnectTicket, ConnectionId, ShardId, TlsClientId};
 
-/// Longer data is cheaper to share than to copy. Measured with shared segments.
+/// Longer data is cheaper to share than to copy, as measured with shared segments. In bytes.
 pub const COPIED_BYTES_MAX: usize = 2048;
 
 /// The log of one or several calls. The driver owns and reuses it, so that a small response needs no allocation.
@@ -20,7 +20,7 @@ pub struct Actions {
     log: Vec<Action>,
 }
 
-/// An action.
+/// What a driver carries out for a node; created by the methods of [`Actions`].
 #[derive(Clone, Debug)]
 pub enum Action {
     /// Send bytes of the log's buffer; see [`Actions::bytes`].
@@ -33,11 +33,13 @@ pub enum Action {
     SendFile(ConnectionId, FileRange),
     /// Half-close after everything sent before.
     Finish(ConnectionId),
+    /// Close, gracefully or with a reset.
     Close(ConnectionId, Close),
     /// Stop reading this connection.
     Pause(ConnectionId),
     /// Read again, and lend untaken bytes again.
     Resume(ConnectionId),
+    /// Open a connection.
     Connect(ConnectTicket, Endpoint),
     /// Begin TLS on a connection opened without it.
     StartTls(ConnectionId, ConnectTicket, TlsClientId),
@@ -63,7 +65,7 @@ pub struct SendRange {
 /// A part of a file, sent without passing through the node.
 #[derive(Clone, Debug)]
 pub struct FileRange {
-    /// The open file. If it has become shorter, the driver closes the connection.
+    /// The open file. If it has become shorter than the range, the driver resets the connection.
     pub file: Arc<File>,
     /// In bytes.
     pub offset: u64,
@@ -81,7 +83,7 @@ pub enum Close {
     Abort,
 }
 
-/// The destination of a connection.
+/// The destination of a connection that a node opens.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Endpoint {
@@ -154,6 +156,7 @@ impl Actions {
         self.log.push(Action::Finish(connection));
     }
 
+    /// Closes; nothing more is lent of this connection.
     pub fn close(&mut self, connection: ConnectionId, how: Close) {
         self.log.push(Action::Close(connection, how));
     }
@@ -187,7 +190,7 @@ impl Actions {
         self.log.push(Action::Wake(shard, message));
     }
 
-    /// Ends this node.
+    /// Ends this node: its open connections are dropped.
     pub fn exit(&mut self) {
         self.log.push(Action::Exit);
     }

@@ -11,13 +11,13 @@ pub struct ConnectionId {
 }
 
 impl ConnectionId {
-    /// For drivers.
+    /// For drivers, which assign the ids.
     #[must_use]
     pub const fn new(index: u32, generation: u32) -> Self {
         Self { index, generation }
     }
 
-    /// A small dense index.
+    /// The index, for tables of connections.
     #[must_use]
     pub const fn index(self) -> usize {
         self.index as usize

@@ -155,10 +155,9 @@ pub struct Received<'a> {
     pub arrived_at: Instant,
 }
 
-/// An accepted connection.
+/// Where an accepted connection comes from.
 #[derive(Clone, Copy, Debug)]
 pub struct Accepted {
-    /// The listener.
     pub listener: ListenerId,
     /// None: the client of a Unix socket, which has no address.
     pub peer: Option<std::net::SocketAddr>,
@@ -183,9 +182,9 @@ impl Connected {
 /// Why a connection could not be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConnectError {
-    /// No listener.
+    /// Nobody listens at the address.
     Refused,
-    /// The peer or the network did not respond.
+    /// The peer or the network did not respond in time.
     TimedOut,
     /// No route to the address.
     Unreachable,
@@ -193,7 +192,7 @@ pub enum ConnectError {
     NoResources,
     /// The TLS handshake failed.
     Tls(TlsFailure),
-    /// Something else.
+    /// Another transport error.
     Other(std::io::ErrorKind),
 }
 

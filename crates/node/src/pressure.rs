@@ -14,7 +14,7 @@ use breme_base::Instant;
 /// [`PRESSURE_GRACE`]: where 1,000 such clients hold and reopen 128 connections, the next client waits for 1.6 s.
 pub const PRESSURE_IDLE_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// How long slow clients have before that: most pressure ends sooner, since others are idle.
+/// How long pressure lasts before slow clients are closed: most pressure ends sooner, since other clients are idle.
 pub const PRESSURE_GRACE: Duration = Duration::from_secs(1);
 
 /// How long a client that sends one request after another keeps its connection while others wait. Then a response has
@@ -27,10 +27,10 @@ pub const PRESSURE_TURN: Duration = Duration::from_millis(500);
 /// Bytes per second below which a client is slow while others wait: in sending a body, and in reading a response.
 pub const PRESSURE_RATE_MIN: u64 = 16 * 1024;
 
-/// Clients that one node closes at a time while others wait: it does not know how many wait, and with thousands of
-/// clients, one newcomer must not cost all of them their connections.
-const EVICTED_AT_A_TIME: u32 = 16;
-/// After how long the next ones may be closed: by then the driver knows whether others still wait.
+/// Clients that a node evicts in one batch: it does not know how many others wait, and of thousands of clients, one
+/// newcomer must not cost all their connections.
+const EVICTION_BATCH: u32 = 16;
+/// Time from one batch to the next: after it the driver knows whether others still wait.
 const EVICTION_PAUSE: Duration = Duration::from_millis(20);
 
 /// The state of connection pressure in a server (see [`Node::handle_pressure`](crate::Node::handle_pressure)).
@@ -124,7 +124,7 @@ impl Pressure {
     }
 
     fn may_evict(&self, now: Instant) -> bool {
-        self.evicted_count < EVICTED_AT_A_TIME || now.since(self.evicting_since) >= EVICTION_PAUSE
+        self.evicted_count < EVICTION_BATCH || now.since(self.evicting_since) >= EVICTION_PAUSE
     }
 
     /// Counts an eviction under pressure.
@@ -135,7 +135,7 @@ impl Pressure {
         if now.since(self.evicting_since) >= EVICTION_PAUSE {
             (self.evicting_since, self.evicted_count) = (now, 0);
         }
-        let others = self.evicted_count / EVICTED_AT_A_TIME;
+        let others = self.evicted_count / EVICTION_BATCH;
         self.evicted_count += 1;
         if others == 0 { Ok(()) } else { Err(EVICTION_PAUSE * others) }
     }
@@ -219,7 +219,7 @@ mod tests {
         pressure.set(Instant::ZERO, true);
         let begin = Instant::ZERO + 10 * PRESSURE_TURN;
         let mut waiting: Vec<Instant> = vec![begin; 100];
-        for round in 0..100_u32.div_ceil(EVICTED_AT_A_TIME) {
+        for round in 0..100_u32.div_ceil(EVICTION_BATCH) {
             let now = begin + EVICTION_PAUSE * round;
             let due = waiting.iter().filter(|&&at| at <= now).count();
             waiting.retain(|&at| at > now);
@@ -227,8 +227,8 @@ mod tests {
             let later = (0..due).filter_map(|_| pressure.evict(now).err());
             waiting.extend(later.map(|later| now + later));
             let gone = 100 - waiting.len();
-            assert_eq!(gone, 100.min((round + 1) as usize * EVICTED_AT_A_TIME as usize));
-            assert_eq!(pressure.should_close(Instant::ZERO, now), due < EVICTED_AT_A_TIME as usize);
+            assert_eq!(gone, 100.min((round + 1) as usize * EVICTION_BATCH as usize));
+            assert_eq!(pressure.should_close(Instant::ZERO, now), due < EVICTION_BATCH as usize);
         }
     }
 }

@@ -3,13 +3,14 @@
 use std::fmt;
 use std::time::Duration;
 
-/// A TLS client configuration: a server name and how to verify it; its index in the driver's list.
+/// The index of a TLS client in the driver's table: a server name, and how to verify it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TlsClientId(pub u32);
 
+/// A completed handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handshake {
-    /// From the open connection to the end of the handshake.
+    /// From the open transport connection to the end of the handshake.
     pub duration: Duration,
     /// The session was resumed, without certificates.
     pub is_resumed: bool,
@@ -63,7 +64,7 @@ impl fmt::Display for TlsFailure {
     }
 }
 
-/// The names of RFC 8446, 6, and of RFC 7301.
+/// The names in RFC 8446, 6.
 fn alert_name(code: u8) -> &'static str {
     match code {
         0 => "close_notify",
@@ -93,7 +94,7 @@ fn alert_name(code: u8) -> &'static str {
         115 => "unknown_psk_identity",
         116 => "certificate_required",
         120 => "no_application_protocol",
-        _ => "of no known name",
+        _ => "unknown",
     }
 }
 
@@ -105,6 +106,6 @@ mod tests {
     fn names_alerts() {
         let message = TlsFailure::Alert(48).to_string();
         assert!(message.contains("alert 48, unknown_ca"), "{message}");
-        assert!(TlsFailure::Alert(255).to_string().contains("no known name"));
+        assert!(TlsFailure::Alert(255).to_string().ends_with("alert 255, unknown"));
     }
 }

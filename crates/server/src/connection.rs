@@ -1,11 +1,11 @@
-//! An accepted connection.
+//! The state of an accepted connection, and what it waits for.
 
 use breme_base::Instant;
 use breme_http::{Limits, Refusal};
 use breme_http1::{FieldStorage, Progress, ServerConnection};
 use breme_node::{ConnectionId, Received};
 
-/// Body bytes that one connection may send in one call, before others are served.
+/// Bytes of bodies that are sent to a connection in one call, before other connections are served.
 const TURN_CONTENT_BYTES_MAX: u64 = 1024 * 1024;
 
 /// An accepted connection. Small, since a server holds ten thousand idle ones.
@@ -13,17 +13,17 @@ const TURN_CONTENT_BYTES_MAX: u64 = 1024 * 1024;
 pub struct Connection<S> {
     pub id: ConnectionId,
     pub http: ServerConnection,
-    /// What the role keeps of it.
+    /// What the role keeps for it.
     pub state: S,
     pub(crate) accepted: Instant,
     pub(crate) wait: Wait,
     /// The role has not closed it.
     pub is_open: bool,
-    /// The peer has closed its side.
+    /// The client has closed its side.
     pub has_ended: bool,
-    /// Some received bytes were not consumed.
+    /// The driver holds received bytes that are not consumed.
     pub has_pending: bool,
-    /// The last item of its input is incomplete, or must wait.
+    /// The last item of the input is incomplete, or must wait for a response.
     pub needs_more: bool,
     /// The driver's send queue is long: the client reads slowly.
     pub queue_is_long: bool,
@@ -38,9 +38,9 @@ pub(crate) enum Wait {
     Idle,
     /// The rest of a head.
     Head,
-    /// The rest of content that is being drained.
+    /// The rest of content that is discarded.
     Drained,
-    /// The role, whose exchange has deadlines of its own.
+    /// The exchange in progress, whose deadlines the role sets.
     Exchange,
 }
 
@@ -61,17 +61,17 @@ impl<S> Connection<S> {
         }
     }
 
-    /// The driver has lent these bytes.
+    /// To be called first when the driver lends bytes.
     pub fn begin_receiving(&mut self, received: &Received<'_>) {
         self.has_ended = received.ended;
         self.has_pending = !received.bytes.is_empty();
         self.needs_more = false;
     }
 
-    /// As [`ServerConnection::receive`]. `input` is the rest of the lent bytes.
+    /// Parses the next item of `input`, the rest of the lent bytes; see [`ServerConnection::receive`].
     ///
     /// # Errors
-    /// As that one.
+    /// The request is invalid or exceeds a limit.
     #[inline]
     pub fn receive<'a, 'f>(
         &mut self,
@@ -85,7 +85,7 @@ impl<S> Connection<S> {
         progress
     }
 
-    /// A request has begun. Until its exchange is over, its deadlines are the role's.
+    /// A request has begun: until its exchange is over, the role sets the deadlines.
     #[inline]
     pub fn begin_exchange(&mut self) {
         self.wait = Wait::Exchange;

@@ -1,10 +1,10 @@
-//! The accepted connections of a shard by their ids.
+//! The table of a shard's accepted connections.
 
 use breme_node::ConnectionId;
 
 use crate::connection::Connection;
 
-/// A table of connections. One that the role has closed is found by [`remove`](Self::remove) only.
+/// Connections by their ids. One that the role has closed is found by [`remove`](Self::remove) only.
 #[derive(Debug)]
 pub struct Connections<S>(Vec<Option<Connection<S>>>);
 
@@ -23,7 +23,7 @@ impl<S> Connections<S> {
         self.0[index] = Some(connection);
     }
 
-    /// An open connection.
+    /// The open connection with this id.
     pub fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Connection<S>> {
         self.0.get_mut(id.index())?.as_mut().filter(|connection| connection.is_open && connection.id == id)
     }
@@ -33,7 +33,7 @@ impl<S> Connections<S> {
         self.0.get(key as usize)?.as_ref().filter(|connection| connection.is_open).map(|connection| connection.id)
     }
 
-    /// All open connections.
+    /// The open connections.
     pub fn iter(&self) -> impl Iterator<Item = &Connection<S>> {
         self.0.iter().flatten().filter(|connection| connection.is_open)
     }

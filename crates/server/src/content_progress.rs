@@ -5,7 +5,7 @@ use std::time::Duration;
 use breme_base::Instant;
 use breme_http::{Limits, RefusalReason};
 
-/// The arrival of a request's content.
+/// How much of a request's content has arrived, and when.
 #[derive(Clone, Copy, Debug)]
 pub struct ContentProgress {
     /// Its start, without the time for which reading was paused.
@@ -25,7 +25,8 @@ impl ContentProgress {
         self.bytes += bytes as u64;
     }
 
-    /// When the content is too slow, if nothing more arrives.
+    /// When the content is too slow if nothing more arrives: after [`Limits::body_timeout`] without a byte, or below
+    /// [`Limits::receive_rate_min`] over the whole.
     pub fn deadline(&self, limits: &Limits) -> Instant {
         let silence = self.last + limits.body_timeout;
         if limits.receive_rate_min == 0 {
@@ -45,7 +46,7 @@ impl ContentProgress {
         }
     }
 
-    /// Excludes the time since the last byte: the server did not read.
+    /// Excludes the time since the last byte, in which the server did not read.
     pub fn exclude_pause(&mut self, now: Instant) {
         self.began = self.began + now.since(self.last);
         self.last = now;

@@ -1,6 +1,6 @@
-//! The server's side of accepted connections, as far as origin, proxy and admin share it: when a client is waited for,
-//! evicted, refused and closed. The roles own what is served: they call a [`Connection`] and their [`ServerShard`], and
-//! are never called by them.
+//! The server's side of accepted connections, common to origin, proxy and admin: timeouts of idle and slow clients,
+//! eviction under connection pressure, graceful shutdown. The roles decide what is served: they call a [`Connection`]
+//! and their [`ServerShard`], and are never called by them.
 //!
 //! ```text
 //!                  ┌──────────────── response complete ─────────────────┐

@@ -1,4 +1,4 @@
-//! When clients are waited for, evicted and closed.
+//! Timeouts, evictions and shutdown of the accepted connections of a shard.
 
 use std::time::Duration;
 
@@ -12,15 +12,15 @@ use crate::connection::{Connection, Wait};
 /// The timeouts of a shard's accepted connections, connection pressure, and shutdown.
 #[derive(Debug, Default)]
 pub struct ServerShard {
-    /// One for each connection, with the key of its id.
+    /// One timer for each connection, with the key of its id.
     pub timers: Timers,
-    /// Changed by [`change_pressure`](Self::change_pressure) only.
+    /// To be changed by [`change_pressure`](Self::change_pressure) only.
     pub pressure: Pressure,
-    /// The server is stopping; idle connections stay open this long.
+    /// How long idle connections stay open while the server stops; None: it does not stop.
     linger: Option<Duration>,
 }
 
-/// What a role has to do with a connection.
+/// What a role has to do next with a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum NextStep {
@@ -32,10 +32,10 @@ pub enum NextStep {
     Refuse(Refusal),
 }
 
-/// Waiting.
+/// Timeouts.
 impl ServerShard {
-    /// Waits for a request, or for the rest of one without an exchange. To be called for a new connection, after all
-    /// received bytes were consumed or must wait, and when the server stops.
+    /// Sets the timeout of the next request, or of the rest of one that has no exchange yet. To be called for a new
+    /// connection, after all received bytes were consumed or must wait, and when the server stops.
     pub fn wait_for_more<S>(&mut self, now: Instant, connection: &mut Connection<S>, limits: &Limits) -> NextStep {
         let wait = connection.next_wait();
         let is_idle = wait == Wait::Idle;
@@ -70,7 +70,8 @@ impl ServerShard {
         self.wait_for_more(now, connection, limits)
     }
 
-    /// The driver's send queue became long or empty. Timeouts of an exchange are left to the role.
+    /// The driver's send queue became long or empty ([`Node::handle_sent`](breme_node::Node::handle_sent)). Timeouts of
+    /// an exchange are left to the role.
     pub fn handle_queue<S>(&mut self, now: Instant, connection: &mut Connection<S>, is_long: bool, limits: &Limits) {
         connection.queue_is_long = is_long;
         match connection.wait {
@@ -97,8 +98,8 @@ impl ServerShard {
         }
     }
 
-    /// Sets a deadline by which the client must have sent something; none while it reads slowly, since the driver
-    /// receives nothing from it then.
+    /// Sets the deadline by which the client must have sent something. There is none while it reads slowly, since the
+    /// driver receives nothing from it then.
     pub fn set_client_deadline<S>(&mut self, connection: &Connection<S>, at: Instant) {
         if !connection.queue_is_long {
             self.timers.set(connection.id.key(), at);
@@ -123,11 +124,11 @@ impl ServerShard {
     }
 }
 
-/// Pressure.
+/// Connection pressure.
 impl ServerShard {
-    /// Adapts the timeout of each client to the new pressure, counted from when its wait began. A client that has sent
-    /// nothing is idle since it connected: browsers open spare connections, and a client that holds one without a
-    /// request would otherwise hold it the longest.
+    /// Applies `change` to the pressure, and adapts the timeout of each client, counted from when its wait began. A
+    /// client that has sent nothing counts as idle since it connected: browsers open spare connections, and a client
+    /// that holds one without a request would otherwise hold it the longest.
     pub fn change_pressure<'c, S: 'c>(
         &mut self,
         now: Instant,
@@ -182,8 +183,9 @@ impl ServerShard {
     }
 }
 
-/// The end of a connection, and of the server.
+/// Close and shutdown.
 impl ServerShard {
+    /// Closes a connection; the driver reports it later ([`handle_closed`](Self::handle_closed)).
     pub fn close<S>(&mut self, connection: &mut Connection<S>, how: Close, actions: &mut Actions) {
         connection.is_open = false;
         self.timers.clear(connection.id.key());
@@ -198,8 +200,8 @@ impl ServerShard {
         self.timers.clear(connection.id.key());
     }
 
-    /// From now on idle connections stay open for `linger`, since a request may already be on its way; it gets
-    /// `Connection: close`. [`ServerShard::wait_for_more`] is to be called for each connection.
+    /// Begins the graceful shutdown: idle connections stay open for `linger`, since a request may already be on its
+    /// way; its response has `Connection: close`. [`ServerShard::wait_for_more`] is to be called for each connection.
     pub fn stop(&mut self, linger: Duration) {
         self.linger = Some(linger);
     }
