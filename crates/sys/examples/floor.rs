@@ -1,9 +1,9 @@
-//! The floor: what the kernel alone costs a server that receives a request and sends an answer, over loopback.
-//! `cargo run --release -p breme-sys --example floor`
+//! What the kernel alone costs a server that receives a request and sends a response, over loopback:
+//! `cargo run --release -p breme-sys --example floor`.
 //!
-//! No HTTP, no readiness, no timers: 64 connections in turn, one `recv` and one send a request, server and client on a
-//! processor each. What a real server needs above this is its own; below it no server comes that makes its system calls
-//! one by one. Of several rounds the cheapest counts, since everything that disturbs a round makes it dearer.
+//! No HTTP, no readiness, no timers: 64 connections in turn, one `recv` and one send per request, server and client on
+//! a processor each. No server costs less that makes its system calls one by one. The best of several rounds counts,
+//! since every disturbance makes a round slower.
 
 use std::error::Error;
 use std::io::{IoSlice, Read, Write};
@@ -22,56 +22,56 @@ const HEAD_BYTES: usize = 200;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// How the answer leaves.
+/// How a response is sent.
 #[derive(Clone, Copy, Debug)]
-enum Way {
-    /// Head and content as one piece of memory.
-    OnePiece,
-    /// Head and content as two pieces, with one call.
-    TwoPieces,
-    /// The head from memory, the content from a file.
+enum SendMethod {
+    /// Head and content as one segment.
+    OneSegment,
+    /// Head and content as two segments, with one call (writev).
+    TwoSegments,
+    /// The head from memory, the content from a file (sendfile).
     HeadAndFile,
 }
 
 fn main() -> Outcome<()> {
-    println!("{:>14} {:>12}  µs of CPU time a request, the server's thread", "content, bytes", "way");
+    println!("{:>14} {:>12}  µs of CPU time per request, the server's thread", "content, bytes", "method");
     for content_bytes in [13, 1_000, 10_000] {
-        for way in [Way::OnePiece, Way::TwoPieces, Way::HeadAndFile] {
+        for method in [SendMethod::OneSegment, SendMethod::TwoSegments, SendMethod::HeadAndFile] {
             let mut best = f64::INFINITY;
             for _ in 0..ROUNDS {
-                best = best.min(round(way, content_bytes)?);
+                best = best.min(round(method, content_bytes)?);
             }
-            println!("{content_bytes:>14} {:>12}  {best:.2}", format!("{way:?}"));
+            println!("{content_bytes:>14} {:>12}  {best:.2}", format!("{method:?}"));
         }
     }
     Ok(())
 }
 
-fn round(way: Way, content_bytes: usize) -> Outcome<f64> {
+fn round(method: SendMethod, content_bytes: usize) -> Outcome<f64> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let (mut clients, mut servers) = (Vec::new(), Vec::new());
     for _ in 0..CONNECTIONS {
         clients.push(TcpStream::connect(listener.local_addr()?)?);
         servers.push(listener.accept()?.0);
     }
-    let answer_bytes = HEAD_BYTES + content_bytes;
-    let client = thread::spawn(move || run_client(clients, answer_bytes));
-    let spent = serve(servers, way, content_bytes);
+    let response_bytes = HEAD_BYTES + content_bytes;
+    let client = thread::spawn(move || run_client(clients, response_bytes));
+    let spent = serve(servers, method, content_bytes);
     client.join().map_err(|_| "the client panicked")??;
     Ok(spent?.as_secs_f64() * 1e6 / REQUESTS as f64)
 }
 
 /// Every connection has a request outstanding all the time.
-fn run_client(mut connections: Vec<TcpStream>, answer_bytes: usize) -> Outcome<()> {
+fn run_client(mut connections: Vec<TcpStream>, response_bytes: usize) -> Outcome<()> {
     pin_current_thread(&[1])?;
-    let mut answer = vec![0; answer_bytes];
+    let mut response = vec![0; response_bytes];
     for connection in &mut connections {
         connection.set_nodelay(true)?;
         connection.write_all(REQUEST)?;
     }
     for index in 0..REQUESTS {
         let connection = &mut connections[index % CONNECTIONS];
-        connection.read_exact(&mut answer)?;
+        connection.read_exact(&mut response)?;
         if index + CONNECTIONS < REQUESTS {
             connection.write_all(REQUEST)?;
         }
@@ -79,10 +79,10 @@ fn run_client(mut connections: Vec<TcpStream>, answer_bytes: usize) -> Outcome<(
     Ok(())
 }
 
-fn serve(mut connections: Vec<TcpStream>, way: Way, content_bytes: usize) -> Outcome<Duration> {
+fn serve(mut connections: Vec<TcpStream>, method: SendMethod, content_bytes: usize) -> Outcome<Duration> {
     pin_current_thread(&[0])?;
-    let answer = vec![b'x'; HEAD_BYTES + content_bytes];
-    let (head, content) = answer.split_at(HEAD_BYTES);
+    let response = vec![b'x'; HEAD_BYTES + content_bytes];
+    let (head, content) = response.split_at(HEAD_BYTES);
     let mut file = tempfile::tempfile()?;
     file.write_all(content)?;
     let mut request = [0; 1024];
@@ -93,17 +93,17 @@ fn serve(mut connections: Vec<TcpStream>, way: Way, content_bytes: usize) -> Out
     for index in 0..REQUESTS {
         let connection = &mut connections[index % CONNECTIONS];
         let _ = connection.read(&mut request)?;
-        let sent = match way {
-            Way::OnePiece => connection.write(&answer)?,
-            Way::TwoPieces => connection.write_vectored(&[IoSlice::new(head), IoSlice::new(content)])?,
-            Way::HeadAndFile => {
+        let sent = match method {
+            SendMethod::OneSegment => connection.write(&response)?,
+            SendMethod::TwoSegments => connection.write_vectored(&[IoSlice::new(head), IoSlice::new(content)])?,
+            SendMethod::HeadAndFile => {
                 let flags = rustix::net::SendFlags::MORE;
                 let sent = rustix::net::send(connection.as_fd(), head, flags)?;
                 sent + rustix::fs::sendfile(connection.as_fd(), file.as_fd(), Some(&mut 0), content_bytes)?
             }
         };
-        if sent != answer.len() {
-            return Err(format!("{sent} of {} bytes were sent", answer.len()).into());
+        if sent != response.len() {
+            return Err(format!("{sent} of {} bytes were sent", response.len()).into());
         }
     }
     Ok(cpu_time_of_thread().since(before).total())

@@ -17,10 +17,10 @@ pub enum Address {
 }
 
 impl Address {
-    /// Written before the path of a Unix socket, as nginx and HAProxy do.
+    /// The prefix of the path of a Unix socket, as in nginx and HAProxy.
     pub const UNIX: &str = "unix:";
 
-    /// None for a Unix socket.
+    /// The internet address; None: a Unix socket.
     #[must_use]
     pub fn tcp(&self) -> Option<SocketAddr> {
         match self {

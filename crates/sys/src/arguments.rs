@@ -2,8 +2,8 @@
 
 use std::io;
 
-/// Overwrites `secret` in the arguments that end with it, as `/proc/PID/cmdline` shows them. Until this is called they
-/// can be read there. Returns whether there is none left.
+/// Overwrites `secret` with stars in the arguments that end with it, since other users can read them in
+/// `/proc/PID/cmdline`. Returns whether none is left there.
 pub fn conceal_argument(secret: &str) -> bool {
     #[cfg(target_os = "linux")]
     {
@@ -16,7 +16,7 @@ pub fn conceal_argument(secret: &str) -> bool {
     }
 }
 
-/// Through the file of this process's memory, since the arguments belong to the runtime, which only reads them.
+/// Writes through `/proc/self/mem`, since the arguments belong to the runtime, which only reads them.
 #[cfg(target_os = "linux")]
 fn overwrite(secret: &str) -> io::Result<()> {
     use std::os::unix::fs::FileExt;

@@ -14,13 +14,13 @@ pub struct Confinement {
     pub open_files: Option<u64>,
     /// RLIMIT_NPROC, per user; does not apply to root.
     pub processes: Option<u64>,
-    /// RLIMIT_AS in bytes.
+    /// RLIMIT_AS, in bytes.
     pub memory: Option<u64>,
     /// RLIMIT_CPU; beyond it the child is killed.
     pub cpu_seconds: Option<u64>,
-    /// RLIMIT_FSIZE; beyond it the child gets SIGXFSZ.
+    /// RLIMIT_FSIZE, in bytes; beyond it the child gets SIGXFSZ.
     pub file_bytes: Option<u64>,
-    /// Files that stay open in the child, with the same numbers.
+    /// Files that stay open in the child, under the same numbers.
     pub kept_files: Vec<OwnedFd>,
     /// `cgroup.procs` files, open for writing, of the control groups to join.
     pub control_groups: Vec<OwnedFd>,
@@ -29,14 +29,14 @@ pub struct Confinement {
 /// Makes `command` a session leader, so that Ctrl-C does not reach it and a signal to its process group reaches its
 /// descendants; restricts it to `cpus`, if any; and on Linux has it killed when **the thread that starts it** ends.
 ///
-/// The start fails if any of this is refused.
+/// Starting the command fails if any of this is refused.
 pub fn confine<'a>(command: &'a mut Command, cpus: &[usize]) -> &'a mut Command {
     confine_within(command, Confinement { cpus: cpus.to_vec(), ..Confinement::default() })
 }
 
-/// As [`confine`], with limits.
+/// As [`confine`], with limits and control groups.
 ///
-/// The start fails if a limit or control group is refused.
+/// Starting the command fails if one of them is refused.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 pub fn confine_within(command: &mut Command, confinement: Confinement) -> &mut Command {

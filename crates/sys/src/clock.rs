@@ -11,11 +11,13 @@ pub struct Clock {
 }
 
 impl Clock {
+    /// A clock whose epoch is now.
     #[must_use]
     pub fn start() -> Self {
         Self { epoch: Monotonic::now() }
     }
 
+    /// The time since the epoch.
     #[must_use]
     pub fn now(&self) -> Instant {
         Instant::from_nanos(nanos(self.epoch.elapsed()))
@@ -41,7 +43,7 @@ impl Clock {
         (shown + instant.since(now)).saturating_sub(now.since(instant))
     }
 
-    /// Calendar time for instants of this clock; follows changes of the system time.
+    /// The wall clock for instants of this clock. It follows changes of the system time.
     #[must_use]
     pub fn wall_clock(&self) -> WallClock {
         let clock = *self;
@@ -50,7 +52,7 @@ impl Clock {
     }
 }
 
-/// `CLOCK_MONOTONIC`, shared by all processes.
+/// `CLOCK_MONOTONIC`, shared by all processes, in nanoseconds.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);

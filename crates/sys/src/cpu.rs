@@ -1,5 +1,5 @@
-//! Processors. Experiments pin both sides, so that they do not compete; only the processors of the process's affinity
-//! mask (`taskset`, cpuset) can be used.
+//! Processors. Experiments pin client and server, so that they do not compete. Only the processors in the affinity mask
+//! of the process (`taskset`, cpuset) can be used.
 
 use std::io;
 
@@ -13,12 +13,14 @@ pub fn cpus_allowed() -> Vec<usize> {
     (0..parallelism()).collect()
 }
 
-/// Number of threads that can run in parallel.
+/// The number of threads that can run in parallel, within the affinity mask and the CPU quota of the control group.
 #[must_use]
 pub fn parallelism() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
+/// Restricts the calling thread to `cpus`.
+///
 /// # Errors
 /// If none of `cpus` exists or is allowed, or the system does not support it.
 #[cfg(target_os = "linux")]

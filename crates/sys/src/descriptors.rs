@@ -22,13 +22,14 @@ pub struct TooFewDescriptors {
     pub allowed: u64,
 }
 
+/// The limit of this process now.
 #[must_use]
 pub fn descriptor_limit() -> DescriptorLimit {
     let limit = getrlimit(Resource::Nofile);
     DescriptorLimit { soft: limit.current.unwrap_or(u64::MAX), hard: limit.maximum.unwrap_or(u64::MAX) }
 }
 
-/// Open files of this process; none if unknown.
+/// The number of open files of this process; None: unknown.
 #[must_use]
 pub fn open_descriptors() -> Option<u64> {
     const FOLDER: &str = "/proc/self/fd";

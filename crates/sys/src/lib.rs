@@ -5,16 +5,16 @@
 //! | `address` | addresses of TCP and Unix sockets |
 //! | `arguments` | hiding secrets among the arguments of this process |
 //! | `child` | child processes that end with their parent, pinned and limited; adopting orphans |
-//! | `clock` | monotonic and calendar time |
+//! | `clock` | monotonic and wall-clock time |
 //! | `cpu` | available processors, pinning threads |
 //! | `descriptors` | the limit of open files |
 //! | `files` | small files, read whole |
 //! | `listener` | listening sockets |
-//! | `memory` | returning freed memory to the system |
+//! | `memory` | trimming the heap |
 //! | `precise_wait` | waiting with nanosecond precision |
 //! | `resolver` | addresses of host names |
-//! | `root` | opening files below a directory, without escapes |
-//! | `socket` | non-blocking connect, resetting |
+//! | `root` | opening files below a directory, from which no name escapes |
+//! | `socket` | non-blocking connect, reset, unacknowledged bytes |
 //! | `suspend` | suspending this process |
 //! | `timestamps` | receive timestamps of the kernel |
 //! | `uring` | io_uring (Linux) |

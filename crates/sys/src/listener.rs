@@ -47,8 +47,8 @@ impl ListeningSocket {
         Ok(Self { file, socket: socket.into() })
     }
 
-    /// Another socket on the same address: for TCP on Linux with its own queue, chosen by a hash of the peer's address
-    /// (SO_REUSEPORT); else a duplicate of the same queue.
+    /// Another socket on the same address: for TCP on Linux with a queue of its own, selected by a hash of the peer's
+    /// address (SO_REUSEPORT); otherwise a duplicate that shares the queue.
     ///
     /// # Errors
     /// Those of `bind`, `listen` or `dup`.
@@ -75,7 +75,8 @@ impl ListeningSocket {
         }
     }
 
-    /// Accepts a non-blocking connection, without blocking; with the peer's address, which only TCP has.
+    /// Accepts a connection without blocking, as a non-blocking socket; with the address of its peer, which only TCP
+    /// has.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if there is none, and those of `accept`.
@@ -91,7 +92,8 @@ impl ListeningSocket {
         Ok((socket, Some(peer)))
     }
 
-    /// Accepts a non-blocking connection, without blocking; with the peer's address, which only TCP has.
+    /// Accepts a connection without blocking, as a non-blocking socket; with the address of its peer, which only TCP
+    /// has.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if there is none, and those of `accept`.
@@ -198,7 +200,7 @@ impl SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if identity(&self.path).is_ok_and(|identity| identity == self.identity) {
-            // One that stays is replaced by the next listener.
+            // If that fails, the next listener replaces the file.
             let _ = fs::remove_file(&self.path);
         }
     }

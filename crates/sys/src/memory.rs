@@ -1,4 +1,4 @@
-//! Freed memory that the allocator retains.
+//! Trimming the heap: freed memory that the allocator retains is returned to the system.
 //!
 //! Only glibc needs this: it retains free memory between live allocations and, after a large one was freed, up to 64 MB
 //! at the end of each arena. Other allocators return memory by themselves.
@@ -11,8 +11,9 @@ static RETAINED_BYTES_MAX: AtomicI32 = AtomicI32::new(i32::MAX);
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 static MAPPED_BYTES_MIN: AtomicI32 = AtomicI32::new(i32::MAX);
 
-/// Limits what the allocator retains at the end of each arena, and maps allocations of at least `mapped_bytes_min`
-/// separately, so that freeing them returns the memory. The lowest limits of all calls apply.
+/// Limits what the allocator retains at the end of each arena (M_TRIM_THRESHOLD), and maps allocations of at least
+/// `mapped_bytes_min` separately (M_MMAP_THRESHOLD), so that freeing them returns the memory. The lowest limits of all
+/// calls apply.
 pub fn limit_retained_memory(retained_bytes_max: i32, mapped_bytes_min: i32) {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     for (option, least, requested) in [
@@ -30,7 +31,7 @@ pub fn limit_retained_memory(retained_bytes_max: i32, mapped_bytes_min: i32) {
     let _ = (retained_bytes_max, mapped_bytes_min);
 }
 
-/// Freed last to make glibc check the end of the arena: smaller than the mmap threshold.
+/// Size of a block whose release makes glibc check the end of the arena: below M_MMAP_THRESHOLD.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const PROBE_BYTES: usize = 60 * 1024;
 

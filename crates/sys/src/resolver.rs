@@ -1,4 +1,4 @@
-//! Addresses of hosts.
+//! The addresses of host names.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use breme_base::loopback_addresses;
 
-/// Where a machine says whether its `localhost` has an IPv6 address.
+/// It tells whether `localhost` has an IPv6 address on this machine.
 const HOSTS_FILE: &str = "/etc/hosts";
 
 /// All addresses of a host: a name, or an address without brackets. It can take seconds.

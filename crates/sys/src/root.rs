@@ -1,5 +1,5 @@
-//! Opens files below one directory. No name escapes it: not by `..`, not by symbolic links, not by one created
-//! concurrently.
+//! Opens files below one directory. No name escapes it: not by `..`, not by symbolic links, not by a link that is
+//! created concurrently.
 //!
 //! On Linux this is one call, `openat2` with `RESOLVE_BENEATH` (since 5.6). Elsewhere, or if a sandbox forbids it, each
 //! component is opened separately without following links. Anything but regular files and directories is refused, and
@@ -15,7 +15,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-/// `openat2` fails with `EAGAIN` if the tree is changed concurrently; then it is retried.
+/// Attempts of an `openat2`, which fails with `EAGAIN` if the tree is changed concurrently.
 #[cfg(target_os = "linux")]
 const RESOLVE_ATTEMPTS_MAX: usize = 8;
 
@@ -36,13 +36,16 @@ enum PathResolver {
     Steps,
 }
 
+/// Why a name cannot be opened.
 #[derive(Debug)]
 pub enum RootError {
+    /// There is no such file, or no file can have this name.
     NotFound,
     /// Not readable, outside the directory, a link, or neither a regular file nor a directory.
     Forbidden,
-    /// Too few file descriptors or too little memory.
+    /// File descriptors or memory are short.
     NoResources,
+    /// The file system failed.
     Failed(io::Error),
 }
 
@@ -55,6 +58,7 @@ pub struct FoundEntries {
     pub truncated: bool,
 }
 
+/// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundEntry {
     /// Without its directory.
@@ -145,8 +149,8 @@ impl SiteRoot {
 
     fn open_any(&self, name: &str) -> Result<OwnedFd, RootError> {
         // The kernel would accept `a/../b`, which stays below the root, but no real client requests that.
-        let is_strange = |part: &str| matches!(part, "" | "." | "..") || part.contains('\0');
-        if !name.is_empty() && name.split('/').any(is_strange) {
+        let is_refused = |part: &str| matches!(part, "" | "." | "..") || part.contains('\0');
+        if !name.is_empty() && name.split('/').any(is_refused) {
             return Err(RootError::Forbidden);
         }
         let name = if name.is_empty() { "." } else { name };

@@ -53,7 +53,7 @@ fn is_in_progress(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::INPROGRESS | Errno::INTR))
 }
 
-/// Sent bytes that the peer has not acknowledged; 0 if unknown.
+/// Sent bytes that the peer has not acknowledged (TIOCOUTQ); 0 if unknown.
 pub fn unacknowledged_bytes(socket: impl AsFd) -> u64 {
     #[cfg(target_os = "linux")]
     {
@@ -70,7 +70,7 @@ pub fn unacknowledged_bytes(socket: impl AsFd) -> u64 {
     }
 }
 
-/// Result of a started connect; none while pending.
+/// The result of a connect that was started; None: it is pending.
 pub fn connect_outcome(socket: impl AsFd) -> Option<io::Result<()>> {
     let socket = SockRef::from(&socket);
     match socket.take_error() {

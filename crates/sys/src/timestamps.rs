@@ -18,7 +18,8 @@ pub struct ReceiveTimestamp {
     unix_nanos: NonZeroI64,
 }
 
-/// Apparent change of the offset, since the clocks are not read simultaneously. Setting a clock changes it more.
+/// Apparent change of the offset between the clocks, since they are not read simultaneously. Setting a clock changes it
+/// more.
 const CLOCK_READ_NANOS: i64 = 5_000;
 
 /// Converts timestamps into instants of a clock.
@@ -81,7 +82,7 @@ mod linux {
     const HEADER_BYTES: usize = size_of::<libc::cmsghdr>();
     const _: () = assert!(CONTROL_BYTES.is_multiple_of(size_of::<usize>()), "nothing is padded");
 
-    /// Enables timestamps.
+    /// Has the kernel timestamp received bytes (SO_TIMESTAMPNS).
     ///
     /// # Errors
     /// Those of `setsockopt`.

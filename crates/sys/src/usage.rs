@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+/// CPU time, split into that of the program and that of the kernel on its behalf.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTime {
     pub user: Duration,
@@ -14,19 +15,20 @@ impl CpuTime {
         self.user + self.system
     }
 
+    /// What was spent since an `earlier` reading.
     #[must_use]
     pub fn since(&self, earlier: Self) -> Self {
         Self { user: self.user.saturating_sub(earlier.user), system: self.system.saturating_sub(earlier.system) }
     }
 }
 
-/// All threads of this process, including ended ones.
+/// The CPU time of all threads of this process, including ended ones.
 #[must_use]
 pub fn cpu_time_of_process() -> CpuTime {
     cpu_time(libc::RUSAGE_SELF)
 }
 
-/// The calling thread; outside Linux the process.
+/// The CPU time of the calling thread; outside Linux, of the process.
 #[must_use]
 pub fn cpu_time_of_thread() -> CpuTime {
     #[cfg(target_os = "linux")]
@@ -35,7 +37,7 @@ pub fn cpu_time_of_thread() -> CpuTime {
     cpu_time_of_process()
 }
 
-/// All children that have ended and were waited for.
+/// The CPU time of all children that have ended and were waited for.
 #[must_use]
 pub fn cpu_time_of_ended_children() -> CpuTime {
     cpu_time(libc::RUSAGE_CHILDREN)
@@ -45,9 +47,9 @@ pub fn cpu_time_of_ended_children() -> CpuTime {
 #[cfg(target_os = "linux")]
 const PROCESS_NUMBER_MAX: libc::pid_t = 1 << 22;
 
-/// All threads of another process, including ended ones, in nanoseconds (`/proc/PID/stat` has ticks of 10 ms, and
-/// `/proc/PID/task` omits ended threads). The last tick of a running thread may be missing; read it while the process
-/// waits.
+/// The CPU time of all threads of another process, including ended ones, to the nanosecond (`/proc/PID/stat` has ticks
+/// of 10 ms, and `/proc/PID/task` omits ended threads). The last tick of a running thread may be missing: read it while
+/// the process waits.
 ///
 /// # Errors
 /// If there is no such process.
@@ -71,7 +73,7 @@ pub fn cpu_time_of_other(pid: u32) -> std::io::Result<Duration> {
     Ok(Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0)))
 }
 
-/// Resident memory of this process in bytes; none if unknown.
+/// The resident memory of this process, in bytes; None: unknown.
 #[must_use]
 pub fn resident_bytes() -> Option<u64> {
     // The second field of statm is the number of resident pages (proc(5)).

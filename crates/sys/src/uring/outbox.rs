@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::completion::{Key, Unsent};
 
-/// Copied bytes per submission.
+/// Bytes copied per submission.
 const BYTES_MAX: usize = 256 * 1024;
 /// Sends per submission.
 const SENDS_MAX: usize = 256;
@@ -44,7 +44,7 @@ impl Outbox {
         Self { memory: vec![0; BYTES_MAX].into_boxed_slice(), used: 0, sends: Vec::with_capacity(SENDS_MAX) }
     }
 
-    /// None: full.
+    /// Copies `pieces`, concatenated. None: the outbox is full.
     pub(super) fn copy(&mut self, key: Key, pieces: &[&[u8]]) -> Option<PlacedSend> {
         let length = pieces.iter().map(|piece| piece.len()).sum();
         if self.sends.len() >= SENDS_MAX {
@@ -62,7 +62,7 @@ impl Outbox {
         Some(self.add(key, SendBytes::Copied { start, length }, address, length))
     }
 
-    /// None: full.
+    /// Keeps a reference to `segment`. None: the outbox is full.
     pub(super) fn hold(&mut self, key: Key, segment: &Bytes) -> Option<PlacedSend> {
         if self.sends.len() >= SENDS_MAX {
             return None;

@@ -29,11 +29,12 @@ use super::completion::{Completion, Key, PollEvent, RingOperation, Tag, Unsent};
 use super::outbox::{Outbox, PlacedSend};
 use crate::address::Address;
 
-/// Limit of [`Ring::send`] and [`Ring::send_shared`]. Even copied, such sends are cheaper than a system call each: 8 %
-/// of all CPU time for a file of 10 kB.
+/// Limit of [`Ring::send`] and [`Ring::send_shared`], in bytes. Even copied, such sends are cheaper than a system call
+/// each: 8 % of all CPU time for a file of 10 kB.
 pub const SEND_BYTES_MAX: usize = 16 * 1024;
 
-/// See the module. Stays on the thread that created it.
+/// A submission and a completion queue with receive buffers; see the [module](super). It stays on the thread that
+/// created it.
 pub struct Ring {
     uring: IoUring,
     pool: Rc<BufferPool>,
@@ -47,12 +48,13 @@ pub struct Ring {
     closing: Vec<OwnedFd>,
     completions: VecDeque<cqueue::Entry>,
     unsent: VecDeque<Unsent>,
-    /// Operations that will complete; and those not submitted yet.
+    /// Operations that will complete.
     in_flight: usize,
+    /// Of these, those that are not submitted yet.
     unsubmitted: usize,
     submission: u32,
     has_absolute_timeouts: bool,
-    /// Limit of a multishot receive; none if unsupported.
+    /// Limit of a multishot receive, in bytes; None: the kernel supports none.
     receive_bytes: Option<u32>,
     /// Space for control messages of timestamped receives; boxed, since the kernel may read it while one is in flight.
     timestamp_header: Box<libc::msghdr>,
@@ -184,7 +186,7 @@ impl Ring {
         self.push(entry.user_data(Tag::Send(placed.slot).to_bits()));
     }
 
-    /// Sends queued for the next submission.
+    /// The number of sends queued for the next submission.
     #[must_use]
     pub fn sends_waiting(&self) -> usize {
         self.outbox.count()
@@ -216,6 +218,7 @@ impl Ring {
         self.unsent.pop_front()
     }
 
+    /// The next completion that was fetched by a submission.
     pub fn next_completion(&mut self) -> Option<Completion> {
         loop {
             let entry = self.completions.pop_front()?;

@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+/// Why io_uring cannot be used; the messages name the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UringUnavailable {
     /// The value of `kernel.io_uring_disabled`.

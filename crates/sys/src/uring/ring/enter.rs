@@ -11,11 +11,11 @@ use super::Ring;
 use super::kernel::{ENTER_ABS_TIMER, ENTER_EXT_ARG, ENTER_GETEVENTS};
 use crate::uring::completion::Tag;
 
-/// Retries of a submission that the kernel accepted only in part, for lack of memory.
-const SUBMISSION_TRIES: u32 = 10_000;
-/// Attempts to fetch overflowed completions before it is an error.
-const OVERFLOW_ROUNDS: u32 = 10_000;
-/// With this many completions coalescing ends. They fit into the queue.
+/// Attempts of a submission that the kernel accepts only in part, for lack of memory; then it fails.
+const SUBMISSION_ATTEMPTS_MAX: u32 = 10_000;
+/// Rounds of fetching overflowed completions; then the submission fails.
+const OVERFLOW_ROUNDS_MAX: u32 = 10_000;
+/// Completions that end a coalescing wait; they fit into the queue.
 const COALESCED_MAX: u32 = 64;
 
 #[derive(Clone, Copy)]
@@ -75,7 +75,7 @@ impl Ring {
     fn enter(&mut self, wait: WaitMode) -> io::Result<()> {
         let mut wait = wait;
         let mut failure = None;
-        for _ in 0..SUBMISSION_TRIES {
+        for _ in 0..SUBMISSION_ATTEMPTS_MAX {
             self.refill();
             // Entries that do not fit into the queue must not wait for completions of those before them.
             let outcome = self.enter_once(if self.overflow.is_empty() { wait } else { WaitMode::Never });
@@ -143,7 +143,7 @@ impl Ring {
         self.submission = self.submission.wrapping_add(1);
     }
 
-    /// The kernel has closed them; their numbers may be in use again.
+    /// The kernel has closed these descriptors; their numbers may be in use again.
     fn forget_closed(&mut self) {
         self.closing.drain(..).for_each(mem::forget);
     }
@@ -151,7 +151,7 @@ impl Ring {
     /// Collects pending completions, also overflowed ones: a failed send may be among them.
     #[allow(unsafe_code)]
     pub(super) fn fetch(&mut self) -> io::Result<()> {
-        for _ in 0..OVERFLOW_ROUNDS {
+        for _ in 0..OVERFLOW_ROUNDS_MAX {
             self.fetch_queue();
             if !self.uring.submission().cq_overflow() {
                 return Ok(());

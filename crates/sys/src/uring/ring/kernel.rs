@@ -12,7 +12,7 @@ use crate::timestamps::CONTROL_BYTES;
 pub(super) const BUFFERS: u16 = 0;
 /// Fetch pending completions without waiting.
 pub(super) const ENTER_GETEVENTS: u32 = 1;
-/// With arguments.
+/// The call has [`SubmitArgs`].
 pub(super) const ENTER_EXT_ARG: u32 = 1 << 3;
 /// The timeout is absolute, on the monotonic clock.
 pub(super) const ENTER_ABS_TIMER: u32 = 1 << 5;
@@ -26,7 +26,7 @@ pub struct RingSizes {
     pub completions: u32,
     /// Number of receive buffers.
     pub buffers: u16,
-    /// Size of each.
+    /// Bytes of each buffer.
     pub buffer_bytes: usize,
     /// Limit (rounded up to a full buffer) after which [`Ring::receive`](crate::uring::Ring::receive) ends and must be
     /// restarted, where the kernel supports it.
@@ -44,11 +44,11 @@ pub(super) fn setup(sizes: RingSizes) -> io::Result<IoUring> {
         }
         builder.build(sizes.submissions)
     };
-    // Linux 6.6 can omit a table.
+    // Linux 6.6 can omit the indirection of the submission queue.
     build(true).or_else(|error| if error.raw_os_error() == Some(libc::EINVAL) { build(false) } else { Err(error) })
 }
 
-/// Tests it with a wait until a past instant.
+/// Tests whether a wait can have an absolute timeout, with one in the past.
 #[allow(unsafe_code)]
 pub(super) fn has_absolute_timeouts(uring: &IoUring) -> bool {
     let time = Timespec::new();
@@ -59,7 +59,8 @@ pub(super) fn has_absolute_timeouts(uring: &IoUring) -> bool {
     waited.is_err_and(|error| error.raw_os_error() == Some(libc::ETIME))
 }
 
-/// Tests it without a descriptor: Linux 6.17 and later report the descriptor, older kernels the limit.
+/// Tests whether a multishot receive can be limited, without a descriptor: Linux 6.17 and later reject the descriptor,
+/// older kernels the limit.
 #[allow(unsafe_code)]
 pub(super) fn has_receive_limit(uring: &mut IoUring) -> bool {
     let entry = limit(opcode::RecvMulti::new(Fd(-1), BUFFERS).build(), 1);

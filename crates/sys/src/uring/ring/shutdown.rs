@@ -9,9 +9,10 @@ use io_uring::types::{CancelBuilder, SubmitArgs, Timespec};
 use super::Ring;
 use super::kernel::{BUFFERS, ENTER_EXT_ARG, ENTER_GETEVENTS};
 
-/// Wait per round, and rounds without progress, for operations in flight.
+/// How long a round waits for operations in flight.
 const REAP_WAIT: Duration = Duration::from_millis(20);
-const REAP_ROUNDS: u32 = 100;
+/// Rounds of cancelling and waiting; if operations are left then, their buffers are leaked.
+const REAP_ROUNDS_MAX: u32 = 100;
 
 impl Drop for Ring {
     fn drop(&mut self) {
@@ -31,7 +32,7 @@ impl Ring {
         // Individually cancelled operations first: cancelling all makes the kernel scan all for each, which is slow for
         // thousands.
         while self.in_flight > 0 && self.fetch_reaped(Duration::ZERO) {}
-        for _ in 0..REAP_ROUNDS {
+        for _ in 0..REAP_ROUNDS_MAX {
             if self.in_flight == 0 {
                 return true;
             }
