@@ -96,7 +96,7 @@ struct LogCounts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineCounts {
     pub written: u64,
-    /// For lack of space.
+    /// Because the buffer was full.
     pub dropped: u64,
     /// After write errors.
     pub failed: u64,
@@ -165,7 +165,7 @@ impl AccessLog for Log {
     }
 }
 
-/// The writing thread.
+/// The thread that writes the log.
 #[derive(Debug)]
 pub struct AccessLogWriter {
     log: Arc<Log>,
@@ -192,7 +192,7 @@ impl AccessLogWriter {
         Arc::clone(&self.log)
     }
 
-    /// Writes what is buffered, and ends.
+    /// Writes what is buffered, and ends the thread.
     pub fn finish(self) {
         self.log.buffer.lock().is_finished = true;
         self.log.called.notify_one();

@@ -8,7 +8,7 @@
 //! | `upstream`, `upstreams` | an upstream in a flag; all of them while the proxy runs |
 //! | `reload` | what SIGHUP reads again |
 //! | `error_pages` | bodies of error responses, from files |
-//! | `secrets` | what is generated at the start |
+//! | `secrets` | keys and seeds, generated at the start |
 //! | `upstream_tls` | TLS toward upstreams |
 //! | `name_resolver` | addresses of hosts, for a forward proxy |
 //! | `access_log` | a line for each exchange |
@@ -54,7 +54,6 @@ use upstreams::Upstreams;
 /// The client's connection, and one to an upstream for it.
 const DESCRIPTORS_OF_CONNECTION: u64 = 2;
 
-/// Carries out the command.
 pub fn run(args: &ProxyArgs) -> ExitCode {
     exit(ROLE, carry_out(args).map(|()| ExitCode::SUCCESS))
 }

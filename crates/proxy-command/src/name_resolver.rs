@@ -1,4 +1,5 @@
-//! Name resolution for a forward proxy: by a few threads, since the operating system's resolver blocks, with a cache.
+//! Name resolution for a forward proxy. The operating system's resolver blocks, so a few threads call it, and cache the
+//! results.
 //!
 //! The system does not report the TTL, so a name is cached for a fixed time: short enough to follow a host that moves,
 //! long enough that a page with a hundred parts needs one query. Concurrent requests for a name share one query.
@@ -20,9 +21,9 @@ const THREADS: usize = 8;
 const QUERIES_MAX: usize = 1024;
 /// Cached names; beyond it the one that expires next is removed.
 const NAMES_MAX: usize = 4096;
-/// How long a result is cached.
+/// How long addresses are cached.
 const CACHED_FOR: Duration = Duration::from_secs(30);
-/// … and a failure.
+/// How long a failure is cached.
 const FAILURE_CACHED_FOR: Duration = Duration::from_secs(5);
 /// Addresses of one name that are used.
 const ADDRESSES_MAX: usize = 16;
@@ -34,7 +35,7 @@ type Lookup = Box<dyn Fn(&str) -> LookupResult + Send + Sync>;
 /// Wakes a requester; false if it must be tried again.
 type Wake = Box<dyn Fn(Requester) -> bool + Send + Sync>;
 
-/// The resolver. Clones share everything; the threads end with the last of them.
+/// Clones share everything; the threads end with the last clone.
 #[derive(Clone, Debug)]
 pub struct NameResolver {
     shared: Arc<SharedResolver>,

@@ -83,8 +83,8 @@ pub struct Files {
 }
 
 impl Files {
-    /// Each independently: an invalid file is logged, and its previous content stays in use. Returns whether all were
-    /// valid.
+    /// Reads each file on its own: an invalid one is logged, and its previous content stays in use. Returns whether all
+    /// were valid.
     fn reload(&self) -> bool {
         let is_certificate_good = self.certificate.as_ref().is_none_or(Certificate::reload);
         let upstreams = &self.args.upstreams;
@@ -138,7 +138,7 @@ impl Reloader {
         self.status.record(are_files_good && are_settings_good);
     }
 
-    /// Without a file the flags are unchanged, but the contents of their pages may have changed.
+    /// Without a configuration file only the error pages may have changed.
     fn reload_error_pages(&self) -> Result<(), Failure> {
         if self.files.args.error_pages.is_none() {
             return Ok(());

@@ -4,10 +4,9 @@ use breme_command::failure::Failure;
 use breme_command::server::{ListenPlace, random_bits, secured_listeners};
 use breme_node::ListenerId;
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub struct Secrets {
-    /// For cookies of the proxy's own.
+    /// The key of affinity cookies, unless a file has one.
     pub key: Vec<u8>,
     pub seed: u64,
     pub secured_listeners: Vec<ListenerId>,

@@ -24,7 +24,7 @@ pub struct Setup {
     pub driver: DriverSettings,
 }
 
-/// The parts of a proxy.
+/// What is needed while the proxy runs.
 pub struct Parts {
     pub secrets: Secrets,
     pub places: Vec<ListenPlace>,

@@ -34,7 +34,7 @@ struct TlsClientsState {
 }
 
 impl Clients {
-    /// Without clients. The files are always read, so that an invalid one is detected.
+    /// No clients yet. The files are always read, so that an invalid one is detected.
     pub fn from_flags(flags: &UpstreamFlags) -> Result<Self, Failure> {
         let clients = Self::default();
         clients.take(client_flags(flags).read()?);

@@ -59,7 +59,7 @@ pub enum ListError {
     Group(GroupError),
     /// TLS is impossible with one of them.
     Tls(String),
-    /// There have been too many different Unix sockets for this one.
+    /// The limit of Unix sockets is exceeded.
     Socket(String),
     /// This one is the proxy itself: requests would loop.
     Own(String),
@@ -125,7 +125,7 @@ impl Upstreams {
         Arc::clone(&self.shared.group)
     }
 
-    /// Starts to follow the names, and to report changes of state.
+    /// Starts the thread that resolves names periodically and reports changes of state.
     pub fn follow(&self) -> std::io::Result<()> {
         let shared = Arc::clone(&self.shared);
         std::thread::Builder::new().name("upstreams".to_owned()).spawn(move || shared.follow()).map(drop)
@@ -302,12 +302,11 @@ fn with_port(addresses: &[IpAddr], port: u16) -> Vec<SocketAddr> {
     addresses.iter().map(|&address| SocketAddr::new(address, port)).collect()
 }
 
-/// The URL identifies an upstream.
 pub fn url(state: &UpstreamState) -> String {
     upstream::url(state.tls, &state.name)
 }
 
-/// Its addresses; of a Unix socket its name.
+/// The addresses of an upstream; of a Unix socket its name.
 pub fn addresses(state: &UpstreamState) -> Vec<String> {
     match state.name.starts_with(Address::UNIX) {
         true => vec![state.name.to_string()],

@@ -19,8 +19,7 @@ use serde_json::Serializer;
 
 use super::calendar::CalendarTime;
 
-/// The form of a line: as Apache and nginx write it, with the cache's status, the upstream and two times behind it; or
-/// an object.
+/// `Combined`: as Apache and nginx write it, followed by the cache status, the upstream and two durations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
     Combined,
@@ -94,7 +93,7 @@ const fn is_plain(byte: u8) -> bool {
     matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\')
 }
 
-/// Whether all are. Checks all of them, which vectorises.
+/// Checks all bytes without an early exit, which vectorises.
 fn are_plain(text: &[u8]) -> bool {
     text.iter().fold(true, |plain, &byte| plain & is_plain(byte))
 }
@@ -112,7 +111,7 @@ fn escape(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// No key is omitted, so that every line has the same columns.
+/// No key is omitted: every line has the same columns.
 fn write_json(exchange: &ExchangeRecord<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"time\":\"");
     push_millis(exchange.began, out);

@@ -1,4 +1,4 @@
-//! The pages about the cache.
+//! The pages of the cache at `--admin`.
 //!
 //! | request | what it does |
 //! |---|---|
