@@ -251,7 +251,8 @@ impl Fetch {
         self.finish(FillOutcome::Released, wakes);
     }
 
-    /// Replaces the stored response by a marker: for a while requests do not wait for each other.
+    /// Replaces the stored response by a marker: for a while requests do not wait for each other ("hit-for-pass" in
+    /// Varnish).
     pub(super) fn store_pass_marker(&self, names: &[Vec<u8>], now: Instant) {
         let settings = self.cache.settings();
         let variant = vary::variant(names, &self.pending.saved_fields, CookieRules::new(settings));
