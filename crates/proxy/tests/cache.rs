@@ -286,17 +286,19 @@ fn serves_stale_during_one_refresh() {
     assert_eq!((counts.cache_stale, counts.cache_hits, counts.connects), (3, 1, 2));
 }
 
+const STALE: &str = "Cache-Control: max-age=2\r\nETag: \"1\"";
+
+/// A client whose next request finds a stale response with the content `one`.
+fn client_of_stale_response() -> Script {
+    Script::new().connect().send(GET).expect(text(relayed(STALE, "one", "fwd=uri-miss; stored"))).wait(seconds(3))
+}
+
 #[test]
 fn revalidation_304_is_not_relayed() {
-    let more = "Cache-Control: max-age=2\r\nETag: \"1\"";
     let fresh = "ETag: \"1\"\r\nCache-Control: max-age=100";
     let validate = get_with("If-None-Match: \"1\"");
     let not_modified = head(&["HTTP/1.1 304 Not Modified", "ETag: \"1\"", "Cache-Control: max-age=100"]);
-    let client = Script::new()
-        .connect()
-        .send(GET)
-        .expect(text(relayed(more, "one", "fwd=uri-miss; stored")))
-        .wait(seconds(3))
+    let client = client_of_stale_response()
         .send(GET)
         .expect(text(stored(fresh, "one", 3, "fwd=stale; fwd-status=304; ttl=97; stored")))
         .send(text(validate.clone()))
@@ -313,7 +315,7 @@ fn revalidation_304_is_not_relayed() {
         .part();
     let upstream = Acts::new()
         .expect(GET)
-        .send(origin(more, "one"))
+        .send(origin(STALE, "one"))
         .expect(validate)
         .send(not_modified)
         .expect("GET /b HTTP/1.1\r\nHost: a.example\r\n\r\n")
@@ -325,14 +327,9 @@ fn revalidation_304_is_not_relayed() {
 /// A 304 whose validator is not that of the stored response: the request is sent again without conditions.
 #[test]
 fn revalidation_304_with_other_validator_fetches_response() {
-    let more = "Cache-Control: max-age=2\r\nETag: \"1\"";
     let fresh = "Cache-Control: max-age=100\r\nETag: \"2\"";
     let validate = get_with("If-None-Match: \"1\"");
-    let client = Script::new()
-        .connect()
-        .send(GET)
-        .expect(text(relayed(more, "one", "fwd=uri-miss; stored")))
-        .wait(seconds(3))
+    let client = client_of_stale_response()
         .send(text(get_with("If-None-Match: \"0\"")))
         .expect(text(later(3, relayed(fresh, "two", "fwd=stale; stored"))))
         .send(GET)
@@ -340,7 +337,7 @@ fn revalidation_304_with_other_validator_fetches_response() {
         .part();
     let not_modified = head(&["HTTP/1.1 304 Not Modified", fresh]);
     let upstream = vec![
-        Acts::new().expect(GET).send(origin(more, "one")).expect(validate).send(not_modified).expect_end(),
+        Acts::new().expect(GET).send(origin(STALE, "one")).expect(validate).send(not_modified).expect_end(),
         Acts::new().expect(GET).send(later(3, origin(fresh, "two"))),
     ];
     let counts = play(vec![client], upstream);

@@ -379,10 +379,7 @@ fn sighup_reads_the_file_again() {
         write(&sites[1], "max-body = 5\nresponse-timeout = \"7s\"\nthreads = 3\n");
         proxy.signal(Signal::HUP);
         let line = line_with(&mut stderr, "reloaded the configuration");
-        assert!(
-            line.contains("changed: upstream, response-timeout, max-body; needs a restart: threads"),
-            "{line}"
-        );
+        assert!(line.contains("changed: upstream, response-timeout, max-body; needs a restart: threads"), "{line}");
         assert_eq!(shares(&proxy, pair, 4), [0, 4], "{driver}");
         // Each shard applies them in its next turn.
         let begun = Instant::now();

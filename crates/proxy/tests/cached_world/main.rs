@@ -24,7 +24,7 @@ use visitor::Visitor;
 /// Sun, 06 Nov 1994 08:49:37 GMT.
 const THEN: u64 = 784_111_777;
 const VISITORS: usize = 8;
-const QUESTIONS: u64 = 40;
+const REQUESTS: u64 = 40;
 const PAGES_REQUESTED: usize = 5;
 const SHARDS: usize = 3;
 
@@ -72,7 +72,7 @@ fn play(seed: u64, network: Network, breaks: f64, may_fail: bool) -> Outcome {
         let name = format!("v{number}");
         let random = Random::stream(seed, 10 + number);
         let visitor = Visitor::new(address, name, truth.clone(), cache.clone(), random);
-        Visitor { pages: pages.clone(), left: QUESTIONS, may_fail, ..visitor }
+        Visitor { pages: pages.clone(), left: REQUESTS, may_fail, ..visitor }
     });
     simulation.run().unwrap_or_else(|stuck| panic!("{stuck}"));
     let visitors = simulation.take(visitors);
@@ -93,7 +93,7 @@ fn responses_are_correct_without_losses() {
         let network = if seed % 2 == 0 { Network::calm() } else { Network::rough() };
         let Outcome { answered, hits, failed } = play(seed, network, 0.0, false);
         // Some clients leave before a response is complete.
-        let requests = VISITORS as u64 * QUESTIONS;
+        let requests = VISITORS as u64 * REQUESTS;
         assert!(answered + failed == requests && failed < requests / 10, "seed {seed}: {answered}, {failed}");
         all = (all.0 + requests, all.1 + hits);
     });
@@ -105,7 +105,7 @@ fn no_wrong_responses_under_losses() {
     let mut all = (0, 0);
     seeds(12, |seed| {
         let answered = play(seed, Network::nasty(), 0.2, true).answered;
-        all = (all.0 + VISITORS as u64 * QUESTIONS, all.1 + answered);
+        all = (all.0 + VISITORS as u64 * REQUESTS, all.1 + answered);
     });
     assert!(all.1 > all.0 / 4, "{} answers to {} questions say too little", all.1, all.0);
 }

@@ -48,11 +48,11 @@ pub struct Visitor {
 pub struct Line {
     id: ConnectionId,
     http: ClientConnection,
-    question: Option<Question>,
+    exchange: Option<Exchange>,
 }
 
 #[derive(Clone, Debug)]
-struct Question {
+struct Exchange {
     method: &'static str,
     page: usize,
     kind: &'static str,
@@ -104,7 +104,7 @@ impl Visitor {
         }
     }
 
-    fn question(&mut self, now: Instant) -> Question {
+    fn exchange(&mut self, now: Instant) -> Exchange {
         let random = &mut self.random;
         let page = self.pages[random.below(self.pages.len() as u64) as usize];
         let kind = if PAGES[page].has_kinds { KINDS[random.below(KINDS.len() as u64) as usize] } else { "" };
@@ -114,7 +114,7 @@ impl Visitor {
             5..=7 => "HEAD",
             _ => "GET",
         };
-        let mut question = Question {
+        let mut exchange = Exchange {
             method,
             page,
             kind,
@@ -129,20 +129,20 @@ impl Visitor {
             match random.below(20) {
                 0..=1 => {
                     let first = random.below(30) as usize;
-                    question.range = Some((first, first + random.below(20) as usize));
+                    exchange.range = Some((first, first + random.below(20) as usize));
                 }
                 2..=3 => {
                     let start = format!("\"{page}.{kind}.");
-                    question.condition = self.tags.iter().rev().find(|tag| tag.starts_with(&start)).cloned();
+                    exchange.condition = self.tags.iter().rev().find(|tag| tag.starts_with(&start)).cloned();
                 }
-                4 => question.directive = Some("no-cache"),
-                5 => question.directive = Some("max-age=0"),
-                6 => question.directive = Some("only-if-cached"),
-                7 => question.directive = Some("no-store"),
+                4 => exchange.directive = Some("no-cache"),
+                5 => exchange.directive = Some("max-age=0"),
+                6 => exchange.directive = Some("only-if-cached"),
+                7 => exchange.directive = Some("no-store"),
                 _ => {}
             }
         }
-        question
+        exchange
     }
 
     /// Purges a page by its URL, by its key, by a prefix, or with all others.
@@ -167,9 +167,9 @@ impl Visitor {
         if self.random.chance(0.04) {
             self.purge(now);
         }
-        let question = self.question(now);
+        let exchange = self.exchange(now);
         let Some(line) = &mut self.line else { return };
-        let Question { method, page, kind, range, condition, directive, .. } = &question;
+        let Exchange { method, page, kind, range, condition, directive, .. } = &exchange;
         let mut request = format!("{method} /p{page} HTTP/1.1\r\nHost: a\r\nX-Asker: {}\r\n", self.name);
         let mut say = |name: &str, value: &str| request += &format!("{name}: {value}\r\n");
         if !kind.is_empty() {
@@ -191,7 +191,7 @@ impl Visitor {
         request += if *method == "POST" { "new" } else { "" };
         actions.send(line.id).extend_from_slice(request.as_bytes());
         line.http.sent(if *method == "HEAD" { Method::Head } else { Method::Get });
-        line.question = Some(question);
+        line.exchange = Some(exchange);
         self.left -= 1;
         self.wakes_at = now + PATIENCE;
     }
@@ -202,23 +202,23 @@ impl Visitor {
     }
 
     fn handle_answer(&mut self, now: Instant) {
-        let Some(question) = self.line.as_mut().and_then(|line| line.question.take()) else { return };
-        if let Some(tag) = &question.answer.tag {
+        let Some(exchange) = self.line.as_mut().and_then(|line| line.exchange.take()) else { return };
+        if let Some(tag) = &exchange.answer.tag {
             self.tags.push(tag.clone());
         }
-        match self.judge(&question, now) {
+        match self.judge(&exchange, now) {
             Ok(true) => self.answered += 1,
             Ok(false) => self.failed += 1,
             Err(fault) => {
-                let question = Question { answer: question.answer.short(), ..question };
-                self.faults.push(format!("{} at {now:?}: {fault}\n  {question:?}", self.name));
+                let exchange = Exchange { answer: exchange.answer.short(), ..exchange };
+                self.faults.push(format!("{} at {now:?}: {fault}\n  {exchange:?}", self.name));
             }
         }
     }
 
     /// Whether the response is a page; an error if it is a wrong one.
-    fn judge(&mut self, question: &Question, now: Instant) -> Result<bool, String> {
-        let Question { method, page, requested, answer, .. } = question;
+    fn judge(&mut self, exchange: &Exchange, now: Instant) -> Result<bool, String> {
+        let Exchange { method, page, requested, answer, .. } = exchange;
         match (*method, answer.status) {
             ("POST", 200) => {
                 let version = answer.version.ok_or("no version")?;
@@ -229,22 +229,22 @@ impl Visitor {
                 self.truth.lock().unwrap().forbid_older_than(*page, *requested, now);
                 Ok(true)
             }
-            ("GET", 504) if question.directive == Some("only-if-cached") => Ok(true),
+            ("GET", 504) if exchange.directive == Some("only-if-cached") => Ok(true),
             (_, 502 | 504) if self.may_fail => Ok(false),
-            ("GET" | "HEAD", 200 | 206 | 304) => self.judge_content(question, now).map(|()| true),
+            ("GET" | "HEAD", 200 | 206 | 304) => self.judge_content(exchange, now).map(|()| true),
             (_, status) => Err(format!("status {status}")),
         }
     }
 
-    fn judge_content(&mut self, question: &Question, now: Instant) -> Result<(), String> {
-        let Question { method, page, kind, range, condition, directive, requested, answer, .. } = question;
+    fn judge_content(&mut self, exchange: &Exchange, now: Instant) -> Result<(), String> {
+        let Exchange { method, page, kind, range, condition, directive, requested, answer, .. } = exchange;
         let rules = &PAGES[*page];
         let is_hit = answer.said.contains("hit");
         self.hits += u64::from(is_hit);
         let edition = match &answer.tag {
             Some(tag) => Edition::of_tag(tag).ok_or_else(|| format!("tag {tag}"))?,
             None if rules.is_shared => return Err("no tag".into()),
-            None => self.own(question)?,
+            None => self.own(exchange)?,
         };
         if (edition.page, edition.kind.as_str()) != (*page, *kind) {
             return Err(format!("another page: {edition:?}"));
@@ -280,8 +280,8 @@ impl Visitor {
     }
 
     /// The edition that only this client may have.
-    fn own(&self, question: &Question) -> Result<Edition, String> {
-        let Question { page, method, answer, .. } = question;
+    fn own(&self, exchange: &Exchange) -> Result<Edition, String> {
+        let Exchange { page, method, answer, .. } = exchange;
         let version = self.truth.lock().unwrap().version(*page);
         let own = |version| Edition { page: *page, kind: String::new(), version, client: self.name.clone() };
         let is_it = |edition: &Edition| *method == "HEAD" || edition.content() == answer.content;
@@ -290,7 +290,7 @@ impl Visitor {
     }
 
     fn lose(&mut self, now: Instant) {
-        if self.line.take().is_some_and(|line| line.question.is_some()) {
+        if self.line.take().is_some_and(|line| line.exchange.is_some()) {
             self.failed += 1;
         }
         self.think(now);
@@ -323,7 +323,7 @@ impl Node for Visitor {
         match outcome {
             Ok(connected) => {
                 let http = ClientConnection::new();
-                self.line = Some(Line { id: connected.connection, http, question: None });
+                self.line = Some(Line { id: connected.connection, http, exchange: None });
                 self.send_request(now, actions);
             }
             Err(_) => {
@@ -347,7 +347,7 @@ impl Node for Visitor {
             match line.http.receive(&received.bytes[taken..], received.ended, &limits, &mut storage) {
                 Ok(ClientProgress::Head { head, taken: count }) => {
                     taken += count;
-                    let answer = &mut line.question.as_mut().unwrap().answer;
+                    let answer = &mut line.exchange.as_mut().unwrap().answer;
                     answer.status = head.status;
                     answer.tag = word(head.fields, "etag");
                     answer.range = word(head.fields, "content-range");
@@ -357,9 +357,9 @@ impl Node for Visitor {
                 }
                 Ok(ClientProgress::Content { bytes, taken: count }) => {
                     taken += count;
-                    let question = line.question.as_mut().unwrap();
-                    question.answer.content.extend_from_slice(bytes);
-                    if question.leaves_after.is_some_and(|bytes| question.answer.content.len() > bytes) {
+                    let exchange = line.exchange.as_mut().unwrap();
+                    exchange.answer.content.extend_from_slice(bytes);
+                    if exchange.leaves_after.is_some_and(|bytes| exchange.answer.content.len() > bytes) {
                         self.leave(now, id, Close::Abort, actions);
                     }
                 }
@@ -393,7 +393,7 @@ impl Node for Visitor {
         }
         self.wakes_at = now + PATIENCE;
         let id = self.line.as_ref().map(|line| line.id);
-        let waits = self.line.as_ref().is_some_and(|line| line.question.is_some());
+        let waits = self.line.as_ref().is_some_and(|line| line.exchange.is_some());
         match id {
             _ if self.left == 0 && !waits => actions.exit(),
             // A silent connection is not reported.
