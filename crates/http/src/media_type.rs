@@ -12,7 +12,7 @@ pub const FORM: &str = "application/x-www-form-urlencoded";
 /// The type of unknown files, which browsers save and never run.
 pub const OCTET_STREAM: &str = "application/octet-stream";
 
-/// The longest extension in the table.
+/// Length of the longest extension in the table, in bytes.
 const EXTENSION_BYTES_MAX: usize = 12;
 
 /// The Content-Type for a file name.

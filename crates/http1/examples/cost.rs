@@ -90,7 +90,7 @@ fn main() -> Result<(), breme_http::InvalidField> {
         for depth in [1, 16] {
             let input = request.repeat(depth);
             let mut connection = ServerConnection::new();
-            measure(&format!("{name}, received and answered, {depth} deep"), depth, || {
+            measure(&format!("{name}, parsed and responded to, {depth} deep"), depth, || {
                 out.clear();
                 serve(&mut connection, &input, &limits, &fields, &mut out);
             });

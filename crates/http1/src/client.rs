@@ -127,7 +127,7 @@ fn bad_framing(reason: RefusalReason) -> ClientError {
 }
 
 impl OutstandingRequests {
-    /// HEAD can be marked at this many positions.
+    /// Requests of which any can be marked as HEAD.
     const PLACES: u32 = u64::BITS * 2;
 
     fn can_push(&self, method: Method<'_>) -> bool {
@@ -237,7 +237,7 @@ impl ClientConnection {
         received
     }
 
-    /// No response is outstanding.
+    /// While no response is outstanding, only the end of the connection may come.
     fn receive_nothing<'a, 'f>(&mut self, input: &[u8], ended: bool) -> Result<ClientProgress<'a, 'f>, ClientError> {
         match (input.is_empty(), ended) {
             (false, _) => Err(ClientError::Unexpected),

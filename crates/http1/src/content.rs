@@ -9,7 +9,7 @@ use breme_http::{Field, Framing, Limits, RefusalReason};
 
 use crate::head::{field_count_max, split_field_line};
 
-/// A size with more digits is rejected, even if they are zeros.
+/// Limit of the hexadecimal digits of a chunk's size, leading zeros included.
 const SIZE_DIGITS_MAX: u32 = 16;
 
 /// The position in a message's content.

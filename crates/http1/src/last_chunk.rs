@@ -33,6 +33,7 @@ impl LastChunk {
         push_checked_line(out, trailer.name, trailer.value);
     }
 
+    /// Writes the last chunk, unless a trailer was forwarded after it, and the empty line.
     pub fn end(self, out: &mut Vec<u8>) {
         if !self.is_begun {
             out.extend_from_slice(Self::SIZE);

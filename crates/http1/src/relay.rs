@@ -11,7 +11,7 @@ use breme_http::{FieldBlock, Fields, Framing, InvalidField, Method, Target, Vers
 use crate::head::split_field_line;
 use crate::status::{push_framing, push_hexadecimal};
 
-/// Reserved for the fields of a forwarded message.
+/// Bytes reserved for the fields of a forwarded message.
 const FIELDS_BYTES: usize = 512;
 
 /// A field name checked at compile time. Never a framing field.
@@ -74,6 +74,7 @@ impl<'o> FieldWriter<'o> {
         Ok(())
     }
 
+    /// Adds a field line with a decimal number.
     pub fn number(&mut self, name: FieldName, value: u64) {
         self.out.extend_from_slice(name.0.as_bytes());
         self.out.extend_from_slice(b": ");
@@ -138,6 +139,7 @@ impl<'o> FieldWriter<'o> {
         }
     }
 
+    /// Adds Date, whose value [`http_date`](breme_http::http_date) formats.
     pub fn date(&mut self, date: &[u8; 29]) {
         self.out.extend_from_slice(b"Date: ");
         self.out.extend_from_slice(date);
@@ -152,6 +154,7 @@ impl<'o> FieldWriter<'o> {
         Self { out }
     }
 
+    /// Ends the head.
     pub fn end(self) {
         self.out.extend_from_slice(b"\r\n");
     }

@@ -6,7 +6,7 @@ use breme_http::{Limits, Method, RefusalReason, Target, Version};
 
 use crate::head::FirstLine;
 
-/// Limit of a method. The longest registered one, `UPDATEREDIRECTREF`, has 17 bytes.
+/// Limit of a method, in bytes. The longest registered one, `UPDATEREDIRECTREF`, has 17.
 pub(crate) const METHOD_BYTES_MAX: usize = 32;
 
 /// Two spaces, the version and the line's end.
@@ -29,7 +29,7 @@ pub(crate) struct RequestLine<'a> {
 pub(crate) enum LineVersion {
     /// 1.0 or 1.1, which the tokeniser supports too.
     Known(Version),
-    /// 1.2 to 1.9: treated as 1.1 (RFC 9110, section 2.5).
+    /// 1.2 to 1.9: treated as 1.1 (RFC 9110, 2.5).
     Later,
 }
 
@@ -75,7 +75,7 @@ impl<'a> RequestLine<'a> {
         }))
     }
 
-    /// The target in its form (RFC 9112, section 3.2).
+    /// The target in its form (RFC 9112, 3.2).
     pub(crate) fn target(&self) -> Result<Target<'a>, RefusalReason> {
         let target = std::str::from_utf8(self.target).map_err(|_| RefusalReason::BadTarget)?;
         match self.method {
@@ -152,7 +152,7 @@ fn split_query(target: &str, path_len: usize) -> (&str, Option<&str>) {
     (&target[..path_len], target.get(path_len + 1..))
 }
 
-/// RFC 9112, section 3.2.3: a host and its port, which is required.
+/// RFC 9112, 3.2.3: a host and its port, which is required.
 fn authority_form(target: &str) -> Result<Target<'_>, RefusalReason> {
     match Authority::parse(target.as_bytes()) {
         Some(Authority { has_port: true }) => Ok(Target::Authority(target)),

@@ -11,15 +11,15 @@ use std::hash::BuildHasher;
 use foldhash::fast::FixedState;
 use memchr::memmem::Finder;
 
-/// After this many lookups the hit rate is evaluated.
+/// Lookups after which the hit rate is evaluated.
 const SAMPLE_LOOKUPS: u32 = 512;
 /// A miss costs about an eighth of what a hit saves, so fewer hits than this are not worth the lookups.
 const LOOKUPS_PER_HIT_MAX: u32 = 8;
-/// Requests without lookups after too low a hit rate.
+/// Requests that are not looked up after too low a hit rate.
 const PAUSE_REQUESTS: u32 = 15 * SAMPLE_LOOKUPS;
-/// Longer heads are not cached.
+/// Longer heads are not cached. In bytes.
 const HEAD_BYTES_MAX: usize = 1024;
-/// Memory of an entry in addition to its head and its value.
+/// Memory of an entry in addition to its head and its value, in bytes.
 const ENTRY_BYTES: usize = 256;
 const HEAD_END: &[u8; 4] = b"\r\n\r\n";
 
@@ -49,6 +49,7 @@ struct HitRate {
     pause: u32,
 }
 
+/// A cached head, with what its owner derived from it.
 #[derive(Debug)]
 pub struct ReplayEntry<K> {
     head: Box<[u8]>,
@@ -97,6 +98,7 @@ impl<K, const SLOTS: usize> ReplayCache<K, SLOTS> {
         Some((index, slot.entry.as_deref_mut()?))
     }
 
+    /// The entry at an index that [`find`](Self::find) or [`insert`](Self::insert) has returned.
     #[inline]
     pub fn entry(&mut self, index: usize) -> Option<&mut ReplayEntry<K>> {
         self.slots.get_mut(index)?.entry.as_deref_mut()
@@ -135,12 +137,14 @@ impl<K, const SLOTS: usize> ReplayCache<K, SLOTS> {
         Some(index)
     }
 
+    /// Removes the entry at this index.
     pub fn remove(&mut self, index: usize) {
         if let Some(entry) = self.slots.get_mut(index).and_then(|slot| slot.entry.take()) {
             self.bytes -= entry.cost_bytes;
         }
     }
 
+    /// Removes all entries whose value `is_over`.
     pub fn remove_if(&mut self, is_over: impl Fn(&K) -> bool) {
         for index in 0..self.slots.len() {
             if self.slots[index].entry.as_ref().is_some_and(|entry| is_over(&entry.value)) {
@@ -203,6 +207,7 @@ impl<K> Slot<K> {
 }
 
 impl<K> ReplayEntry<K> {
+    /// The length of the head, in bytes.
     #[must_use]
     pub fn head_bytes(&self) -> usize {
         self.head.len()

@@ -30,7 +30,7 @@ pub struct WholeResponse<'a> {
 }
 
 impl ReplayHead {
-    /// Longer heads are not recorded.
+    /// Longer heads are not recorded. In bytes.
     pub const BYTES_MAX: usize = 1024;
 
     #[must_use]
@@ -46,6 +46,7 @@ impl ReplayHead {
         Some(WholeResponse { status: self.status, content, taken, keep_alive: self.keep_alive })
     }
 
+    /// Forgets the recorded head.
     pub fn clear(&mut self) {
         self.bytes.clear();
     }

@@ -1,4 +1,4 @@
-//! What the origin keeps of each connection.
+//! What the origin keeps for each connection.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub(crate) type Connection = breme_server::Connection<ClientState>;
 
 #[derive(Debug)]
 pub(crate) struct ClientState {
-    /// Encrypted.
+    /// The connection uses TLS.
     pub(crate) is_secured: bool,
     /// Of the current or last request; None before the first head.
     pub(crate) version: Option<Version>,
@@ -30,11 +30,11 @@ pub(crate) struct ClientState {
 pub(crate) enum RequestStage {
     /// No request is in progress.
     None,
-    /// The rest of its content is to arrive.
+    /// The rest of the request's content is to arrive.
     Content(Box<RequestContent>),
-    /// It waits for the time of this response.
+    /// This response waits for its time.
     Delay(Box<Response>),
-    /// It waits for space in the send queue.
+    /// The rest of the response waits until the send queue is empty.
     Pattern { sent: u64, length: u64 },
 }
 
@@ -53,6 +53,7 @@ pub(crate) enum ContentPlan {
     Echo(Echo),
 }
 
+/// A response with the content of its request.
 #[derive(Debug)]
 pub(crate) struct Echo {
     pub(crate) lines: FieldBlock,

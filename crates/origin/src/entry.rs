@@ -17,13 +17,14 @@ pub(crate) use representation::{Representation, SiteFile, StoredBody, line};
 use crate::root::{OpenError, Root};
 use crate::settings::Settings;
 
-/// Memory of an entry besides its files: names, header lines, table slots.
+/// Memory of an entry besides its files, in bytes: names, header lines, table slots.
 const ENTRY_BYTES: usize = 1024;
 
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) outcome: EntryOutcome,
     probes: Vec<FileProbe>,
+    /// One of the files may change without a change of its stamp; see [`reader`].
     is_young: bool,
     /// When it was last validated, in nanoseconds of the run.
     revalidated: AtomicU64,

@@ -24,12 +24,13 @@ use crate::path::{PathError, site_name};
 use crate::root::Root;
 use crate::settings::Settings;
 
-/// Evicted entries that one shard may still hold, until it sweeps its recent ones.
+/// Evicted entries that one shard may still hold until it sweeps its recent entries.
 pub const EVICTED_HELD_MAX: u64 = 64;
-/// Sets and ways of a shard's recent entries.
+/// Sets of a shard's recent entries (a set-associative table).
 const RECENT_SETS: usize = 256;
+/// Entries per set.
 const RECENT_WAYS: usize = 4;
-/// Longer targets are not kept there.
+/// Entries of longer paths are not kept there. In bytes.
 const RECENT_PATH_BYTES_MAX: usize = 256;
 
 pub(crate) struct FileCache {
@@ -255,7 +256,10 @@ impl RecentEntries {
         Self { hasher: FixedState::with_seed(seed), slots: Vec::new(), next_way: 0, swept_at: 0, counts }
     }
 
-    /// The entry of a target's path, and its canonical name where that is needed.
+    /// The entry of a target's path, revalidated if necessary.
+    ///
+    /// # Errors
+    /// The path is malformed, or no file of a site can have it.
     pub(crate) fn find(
         &mut self,
         path: &str,

@@ -86,7 +86,7 @@ fn number(digits: &str) -> Option<u64> {
     is_number.then(|| digits.parse().ok()).flatten()
 }
 
-/// A status with the header fields that the RFC requires.
+/// A status with the header fields that RFC 9110 requires for it.
 fn from_code(code: &str) -> Response {
     let Some(status) = number(code).filter(|code| (200..=599).contains(code)) else {
         return Response::with_status(400, "400 Bad Request: /status/CODE takes a status from 200 to 599.\n");

@@ -141,7 +141,7 @@ impl Node for Origin {
     }
 }
 
-/// One event of one connection.
+/// The connection of an event, and what its handling needs.
 struct Context<'a> {
     connection: &'a mut Connection,
     site: &'a SiteState,
@@ -239,16 +239,16 @@ impl Context<'_> {
             wall: self.date.second(),
             is_secured: self.connection.state.is_secured,
         };
-        let reaction = router.route(head);
+        let decision = router.route(head);
         if head.has_content() && !is_reading {
-            return self.expect_content(head, reaction);
+            return self.expect_content(head, decision);
         }
         if head.has_content() {
             // RFC 9110, 9.3.1: content of GET has no meaning and may hide a request from a proxy in front. So it is
             // neither awaited nor read, and nothing after it is parsed as a request.
             self.connection.http.close_after_response();
         }
-        match reaction {
+        match decision {
             RouteDecision::Response(response) => self.respond_and_record(response, head, bytes),
             RouteDecision::Delay(response, delay) => self.delay(response, delay),
             RouteDecision::Echo(lines) => {
@@ -260,13 +260,13 @@ impl Context<'_> {
 
     /// A request with content gets its response when all of it has arrived, so that malformed content is rejected. But
     /// a client that waits for 100 (Continue) gets it at once, and unwanted long content is not awaited.
-    fn expect_content(&mut self, head: &RequestHead<'_, '_>, reaction: RouteDecision) {
+    fn expect_content(&mut self, head: &RequestHead<'_, '_>, decision: RouteDecision) {
         let length = match head.framing {
             Framing::Length(length) => Some(length),
             _ => None,
         };
         let is_long = length.is_some_and(|length| length > self.site.settings.limits.drain_bytes_max);
-        let content_plan = match reaction {
+        let content_plan = match decision {
             RouteDecision::Echo(lines) => {
                 // Not needed if content arrives with the head (RFC 9110, 10.1.1).
                 if !self.connection.has_pending {

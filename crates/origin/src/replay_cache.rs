@@ -19,8 +19,8 @@ use crate::entry::Entry;
 use crate::file_cache::FileCache;
 use crate::response::ReplayLifetime;
 
-/// Longer responses, including their heads, are not cached: they need a system call of their own, compared with which
-/// the gain is negligible.
+/// Longer responses, heads included, are not cached: they need a system call of their own, compared with which the gain
+/// is negligible. In bytes.
 const RESPONSE_BYTES_MAX: usize = 16 * 1024;
 /// Entries per shard.
 const SLOTS: usize = 1024;
@@ -103,9 +103,9 @@ impl ResponseCache {
         if !has_date || response.len() > RESPONSE_BYTES_MAX {
             return;
         }
-        let (second, answer_bytes) = (date.second(), response.len());
+        let (second, response_bytes) = (date.second(), response.len());
         let known = ReplayedResponse { response: response.into(), date_at, second, status, content_bytes, entry };
-        self.requests.insert(head, known, answer_bytes);
+        self.requests.insert(head, known, response_bytes);
     }
 
     /// Drops entries of evicted files from time to time.

@@ -1,5 +1,5 @@
-//! Responses that are decided but not sent. A response owns its data, so it can wait for the end of the request's
-//! content, or for a delay.
+//! Responses before they are sent. A response owns its data, so it can wait for the end of the request's content, or
+//! for a delay.
 
 use std::sync::Arc;
 
@@ -50,8 +50,8 @@ pub(crate) enum HeaderLines {
 /// The response's Cache-Control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CacheControl {
-    /// None.
-    Unsaid,
+    /// The response has none.
+    Unset,
     /// That of the site's settings.
     Site,
     /// `private`: it sets a visitor's cookie, which a shared cache would give to many.
@@ -126,7 +126,7 @@ impl Response {
             status,
             lines: HeaderLines::Plain,
             extra: FieldBlock::new(),
-            caching: CacheControl::Unsaid,
+            caching: CacheControl::Unset,
             body: Body::Bytes(text.into()),
         }
     }

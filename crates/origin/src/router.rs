@@ -34,14 +34,14 @@ pub(crate) enum RouteDecision {
     Echo(FieldBlock),
 }
 
-/// What routing depends on.
+/// What the response to a request depends on.
 pub(crate) struct Router<'a> {
     pub(crate) site: &'a SiteState,
     pub(crate) recent: &'a mut RecentEntries,
     pub(crate) random: &'a mut Random,
     pub(crate) now: Instant,
     pub(crate) wall: UnixSeconds,
-    /// Encrypted.
+    /// The connection uses TLS.
     pub(crate) is_secured: bool,
 }
 

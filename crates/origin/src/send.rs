@@ -14,11 +14,13 @@ use crate::response::{Body, BodyPart, CacheControl, HeaderLines, Response, repre
 pub(crate) const PATTERN_BATCH_BYTES: u64 = 1024 * 1024;
 const PATTERN_LINE: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-\n";
 
-/// The content of `/bytes/N`: repeated lines of 64 characters, so that a client can verify any position.
-pub(crate) static PATTERN: [u8; 64 * 1024] = pattern();
+const PATTERN_BYTES: usize = 64 * 1024;
 
-const fn pattern() -> [u8; 64 * 1024] {
-    let mut bytes = [0; 64 * 1024];
+/// The content of `/bytes/N`: repeated lines of 64 characters, so that a client can verify any position.
+pub(crate) static PATTERN: [u8; PATTERN_BYTES] = pattern();
+
+const fn pattern() -> [u8; PATTERN_BYTES] {
+    let mut bytes = [0; PATTERN_BYTES];
     let mut place = 0;
     while place < bytes.len() {
         bytes[place] = PATTERN_LINE[place % PATTERN_LINE.len()];
@@ -60,10 +62,10 @@ impl SharedLines {
     }
 }
 
-/// The progress of a response.
+/// What was sent of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendProgress {
-    /// Complete.
+    /// All of it.
     Complete { content_bytes: u64 },
     /// A pattern of which more is to be sent.
     Pattern { sent: u64, length: u64 },
@@ -147,7 +149,7 @@ fn write_lines(response: &Response, shared: &SharedLines, writer: &mut ResponseW
     }
     writer.block(&response.extra);
     match response.caching {
-        CacheControl::Unsaid => {}
+        CacheControl::Unset => {}
         CacheControl::Site => writer.block(&shared.caching_site),
         CacheControl::Private => writer.block(&shared.caching_private),
         CacheControl::NoStore => writer.block(&shared.caching_no_store),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use breme_http::Limits;
 use breme_node::ListenerId;
 
+/// The settings of a site.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Limits of client connections.
@@ -71,7 +72,7 @@ pub struct FileCacheLimits {
     pub bytes_max: usize,
     /// Cached names.
     pub entries_max: usize,
-    /// Larger files stay open and are sent from disk.
+    /// Larger files are not read into memory: they stay open, and are sent by sendfile(2). In bytes.
     pub file_bytes_max: u64,
     /// Files kept open.
     pub descriptors_max: usize,

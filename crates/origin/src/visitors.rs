@@ -1,7 +1,6 @@
 //! Recognises returning visitors by a cookie, and counts their requests.
 //!
-//! The server measured in study 4 gave its visitors one of 256 ids and reused them, so that two people could share one.
-//! Here:
+//! Two visitors never share an id:
 //!
 //! - An id is 128 random bits from the operating system, used once; it is not derived from a counter that could wrap or
 //!   restart.
@@ -25,19 +24,21 @@ use parking_lot::{Mutex, MutexGuard};
 use sha2::{Digest, Sha256};
 
 pub(crate) const COOKIE: &str = "breme-visitor";
-/// 400 days, the maximum of browsers.
+/// 400 days, to which browsers cut a longer age.
 const COOKIE_MAX_AGE_SECONDS: u32 = 400 * 24 * 3600;
-/// The shortest key.
+/// Minimum length of the key, in bytes.
 pub const VISITOR_KEY_BYTES_MIN: usize = 16;
 /// Visitors listed in the report.
 const REPORTED_MAX: usize = 100;
-/// Tables with a lock each, to reduce contention. Small limits use one table, so that the limit is exact.
+/// Tables with a lock each, to reduce contention.
 const TABLE_COUNT: usize = 16;
+/// Below this many visitors per table there is only one table, so that the limit is exact.
 const TABLE_VISITORS_MIN: usize = 1024;
 
 /// 128 random bits from the operating system; None if it has none.
 pub type RandomSource = Box<dyn Fn() -> Option<u128> + Send + Sync>;
 
+/// The visitors of a site, recognised by their cookies.
 pub struct Visitors {
     mac: Hmac<Sha256>,
     random: RandomSource,
@@ -162,7 +163,7 @@ pub struct VisitorTotals {
     pub visitors: u64,
     /// Requests of all visitors.
     pub requests: u64,
-    /// Visitors evicted.
+    /// Visitors evicted from the tables.
     pub forgotten: u64,
 }
 

@@ -7,7 +7,7 @@ use super::connection::{RequestProperties, RequestState, ResponseState, ServerCo
 use crate::relay::{FieldName, FieldWriter, push_chunk};
 use crate::status::{push_framing, push_status_line};
 
-/// Reserved for a response head.
+/// Bytes reserved for a response head.
 const RESPONSE_HEAD_BYTES: usize = 256;
 
 /// Whether a body follows the response head.
@@ -47,7 +47,7 @@ impl ServerConnection {
 
     /// As [`respond`](Self::respond) for a forwarded response: adds no Date.
     pub fn relay<'o>(&mut self, status: u16, framing: Framing, out: &'o mut Vec<u8>) -> ResponseWriter<'_, 'o> {
-        debug_assert_eq!(self.response_state, ResponseState::Due, "respond: no request waits for an answer");
+        debug_assert_eq!(self.response_state, ResponseState::Due, "respond: no request waits for a response");
         debug_assert!((200..1000).contains(&status), "respond: {status} is not a final status");
         let (announced, response_state) = self.shape(status, framing);
         self.response_state = response_state;
@@ -75,7 +75,7 @@ impl ServerConnection {
     /// upgrade](breme_http::RequestHead::requests_upgrade), or 2xx to CONNECT. Bytes after the request and after this
     /// head belong to the caller.
     pub fn begin_tunnel<'o>(&mut self, status: u16, out: &'o mut Vec<u8>) -> FieldWriter<'o> {
-        debug_assert_eq!(self.response_state, ResponseState::Due, "begin_tunnel: no request waits for an answer");
+        debug_assert_eq!(self.response_state, ResponseState::Due, "begin_tunnel: no request waits for a response");
         push_status_line(out, status, false);
         if status == 101 {
             out.extend_from_slice(b"Connection: upgrade\r\n");
@@ -193,12 +193,12 @@ impl ServerConnection {
         date: &[u8; 29],
         out: &mut Vec<u8>,
     ) -> Option<u64> {
-        let answerable = matches!(self.response_state, ResponseState::Nothing | ResponseState::Due)
+        let can_respond = matches!(self.response_state, ResponseState::Nothing | ResponseState::Due)
             && !matches!(self.request_state, RequestState::Draining | RequestState::Over);
         self.request_state = RequestState::Over;
         self.response_state = ResponseState::Nothing;
         self.close = true;
-        if !answerable {
+        if !can_respond {
             return None;
         }
         out.reserve(RESPONSE_HEAD_BYTES + content.len());
@@ -245,12 +245,13 @@ impl ResponseWriter<'_, '_> {
     /// Adds a field line whose value `write` appends; see [`FieldWriter::field_with`].
     ///
     /// # Errors
-    /// As that one.
+    /// The value is invalid; nothing is written then.
     #[inline]
     pub fn field_with(&mut self, name: FieldName, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), InvalidField> {
         self.fields.field_with(name, write)
     }
 
+    /// Adds a field line with a decimal number.
     pub fn number(&mut self, name: FieldName, value: u64) {
         self.fields.number(name, value);
     }
@@ -258,7 +259,7 @@ impl ResponseWriter<'_, '_> {
     /// Adds serialised lines; see [`FieldWriter::lines`].
     ///
     /// # Errors
-    /// As that one.
+    /// They are not field lines, or frame the message; nothing is written then.
     pub fn lines(&mut self, lines: &[u8]) -> Result<(), InvalidField> {
         self.fields.lines(lines)
     }
@@ -283,10 +284,12 @@ impl ResponseWriter<'_, '_> {
         self.fields.via(version, name);
     }
 
+    /// Adds Date, whose value [`http_date`](breme_http::http_date) formats.
     pub fn date(&mut self, date: &[u8; 29]) {
         self.fields.date(date);
     }
 
+    /// Ends the head.
     #[must_use]
     pub fn end(self) -> ResponseBody {
         self.fields.end();
