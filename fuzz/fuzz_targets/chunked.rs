@@ -1,4 +1,4 @@
-//! Chunked content, of a request and of a response.
+//! Chunked content, in a request and in a response.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Responses: every cut of the input gives one verdict.
+//! Responses: the verdict does not depend on how the input is segmented.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Requests: every cut of the input gives one verdict, and what is accepted stays one message.
+//! Requests: the verdict does not depend on how the input is segmented, and an accepted request, encoded again, is
+//! parsed as one message.
 
 #![no_main]
 

@@ -1,12 +1,12 @@
-//! Records of sessions and nodes: whatever an engine holds, decoding it ends, and what was decoded is encoded again to
-//! the same. The checksum is made right, since no fuzzer guesses it.
+//! Records of sessions and nodes: any bytes of an engine are decoded or refused, and a decoded record is the same after
+//! it was encoded and decoded again. The checksum is corrected, since no fuzzer guesses it.
 #![no_main]
 
 use breme_session::{CookieKeys, NodeName, NodeRecord, SessionKey, SessionRecord};
 use libfuzzer_sys::fuzz_target;
 
-/// With the checksum for this register.
-fn sealed(register: &[u8], content: &[u8]) -> Vec<u8> {
+/// `content` with its checksum in this register.
+fn with_checksum(register: &[u8], content: &[u8]) -> Vec<u8> {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(register);
     hasher.update(content);
@@ -16,11 +16,11 @@ fn sealed(register: &[u8], content: &[u8]) -> Vec<u8> {
 fuzz_target!(|bytes: &[u8]| {
     let key = SessionKey::from_bytes([3; 16]);
     let _ = SessionRecord::decode(&key, &bytes.to_vec().into());
-    if let Ok(record) = SessionRecord::decode(&key, &sealed(key.as_bytes(), bytes).into()) {
+    if let Ok(record) = SessionRecord::decode(&key, &with_checksum(key.as_bytes(), bytes).into()) {
         assert_eq!(SessionRecord::decode(&key, &record.encode(&key)), Ok(record));
     }
     let node = NodeName::new("a").expect("a good name");
-    if let Ok(record) = NodeRecord::decode(&node, &sealed(b"a", bytes)) {
+    if let Ok(record) = NodeRecord::decode(&node, &with_checksum(b"a", bytes)) {
         assert_eq!(NodeRecord::decode(&node, &record.encode(&node)), Ok(record));
     }
     let keys = CookieKeys::new([&b"a secret of the fuzzer"[..]]).expect("a good key");
