@@ -9,9 +9,9 @@
 //!
 //! Response times of neighbouring hours are correlated, whatever the time of day; a test that assumes independence
 //! finds an effect in every week. So nothing here permutes single hours: days are rotated as a whole; levels are tested
-//! on blocks long enough that neighbours are no longer correlated, and trends with the correlation as a parameter. The
-//! tests of a target are corrected together (Holm), so that a target without any effect shows one in at most
-//! [`FALSE_ALARM`] of cases.
+//! on blocks long enough that neighbours are hardly correlated, with an allowance for the rest, and trends with the
+//! correlation as a parameter. The tests of a target are corrected together (Holm), so that a target without any effect
+//! shows one in at most [`FALSE_ALARM`] of cases.
 
 mod batch_means;
 mod change_point;

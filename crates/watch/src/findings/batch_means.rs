@@ -1,10 +1,32 @@
-//! Means of blocks long enough that neighbours are uncorrelated: of the middle half of their values, which is robust
-//! against outliers and varies less than the median.
+//! Means of blocks long enough that neighbours are nearly uncorrelated: of the middle half of their values, which is
+//! robust against outliers and varies less than the median.
+//!
+//! A permutation test needs several blocks on each side of a change, however large it is: fewer can be chosen in too few
+//! ways. After the correction for the number of tests, five are needed, of 14 blocks as of 28. So 28 are tried first.
+//! They are shorter, so less correlation is accepted, and what is left inflates the variance of the test (J. Antoch,
+//! M. Hušková, Z. Prášková: *Effect of dependence on statistics for determination of change*, J. Stat. Plan. Inference
+//! 60 (1997) 291–310).
 
-/// Numbers of blocks to try, from fine to coarse.
-const COUNTS: [usize; 2] = [14, 10];
-/// Limit of the autocorrelation of neighbours, in standard deviations.
-const DEVIATIONS: f64 = 1.5;
+/// A way to divide a series into blocks.
+struct Division {
+    count: usize,
+    /// Minimum number of values.
+    values_min: usize,
+    /// Limit of the autocorrelation of neighbours, in standard deviations.
+    deviations: f64,
+    /// How much lower the autocorrelation of residuals is than that of the values, by simulation; none: what is left
+    /// does not matter.
+    bias: Option<f64>,
+}
+
+/// From fine to coarse.
+const DIVISIONS: [Division; 3] = [
+    Division { count: 28, values_min: 112, deviations: 0.5, bias: Some(0.2) },
+    Division { count: COARSE_COUNT, values_min: VALUES_MIN, deviations: 1.5, bias: None },
+    Division { count: 10, values_min: VALUES_MIN, deviations: 1.5, bias: None },
+];
+/// More blocks are too correlated for an interval.
+const COARSE_COUNT: usize = 14;
 /// Minimum number of values for a test.
 pub(super) const VALUES_MIN: usize = 28;
 /// Minimum number of blocks before and after a change.
@@ -12,12 +34,31 @@ pub(super) const EDGE: usize = 3;
 /// Changes of level that are removed before the autocorrelation is computed.
 const STEPS_REMOVED: usize = 2;
 
-/// The batch means with the median time of each block; none if neighbours are correlated at every number of blocks.
-pub(super) fn uncorrelated_blocks(values: &[(f64, f64)]) -> Option<Vec<(f64, f64)>> {
-    COUNTS.into_iter().map(|count| block_means(values, count)).find(|blocks| {
-        // Autocorrelations of independent values have a standard deviation of 1 ÷ √count.
-        autocorrelation(&residuals(blocks)) < DEVIATIONS / (blocks.len() as f64).sqrt()
-    })
+/// Batch means of a series.
+pub(super) struct BatchMeans {
+    /// Median time and mean of each block.
+    pub(super) blocks: Vec<(f64, f64)>,
+    /// How much the correlation of neighbours increases the variance of a sum of the means.
+    pub(super) inflation: f64,
+}
+
+impl BatchMeans {
+    /// None if neighbours are correlated in every division.
+    pub(super) fn from_values(values: &[(f64, f64)]) -> Option<Self> {
+        DIVISIONS.iter().filter(|division| values.len() >= division.values_min).find_map(|division| {
+            let blocks = block_means(values, division.count);
+            let correlation = autocorrelation(&residuals(&blocks));
+            // Autocorrelations of independent values have a standard deviation of 1 ÷ √count.
+            let is_small = correlation < division.deviations / (division.count as f64).sqrt();
+            let left = division.bias.map_or(0.0, |bias| (correlation + bias).max(0.0));
+            is_small.then(|| Self { blocks, inflation: (1.0 + left) / (1.0 - left) })
+        })
+    }
+
+    /// The blocks for an interval, which has no allowance for a correlation: coarse ones.
+    pub(super) fn into_coarse(self, values: &[(f64, f64)]) -> Vec<(f64, f64)> {
+        if self.blocks.len() > COARSE_COUNT { block_means(values, COARSE_COUNT) } else { self.blocks }
+    }
 }
 
 /// Median time and mean of each of `count` blocks.

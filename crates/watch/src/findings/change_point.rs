@@ -2,7 +2,7 @@
 
 use breme_base::Random;
 
-use super::batch_means::{VALUES_MIN, best_split, median, slope, uncorrelated_blocks};
+use super::batch_means::{BatchMeans, VALUES_MIN, best_split, median, slope};
 use super::finding::{EFFECT_MIN, Effect, Hypothesis, LevelChange, Metric, Ratio, TestResult};
 
 /// Permutations: the smallest p is the reciprocal of one more.
@@ -25,11 +25,14 @@ fn judge_change(values: &[(f64, f64)]) -> Result<(f64, Option<Effect>), &'static
     if values.len() < VALUES_MIN {
         return Err(TOO_FEW);
     }
-    let blocks = uncorrelated_blocks(values).ok_or(TOO_ALIKE)?;
+    let means = BatchMeans::from_values(values).ok_or(TOO_ALIKE)?;
+    let blocks = &means.blocks;
     let levels: Vec<f64> = blocks.iter().map(|(_, level)| *level).collect();
     let Some((at, size)) = best_split(&levels) else { return Ok((1.0, None)) };
-    let p = permutation_p(&levels, size, |levels| best_split(levels).map_or(0.0, |(_, size)| size));
-    if is_better_as_line(&blocks, at) {
+    let p = permutation_p(&levels, size / means.inflation.sqrt(), |levels| {
+        best_split(levels).map_or(0.0, |(_, size)| size)
+    });
+    if is_better_as_line(blocks, at) {
         return Ok((p, None));
     }
     // The single measurement near the boundary of blocks at which the level changed.
@@ -38,12 +41,11 @@ fn judge_change(values: &[(f64, f64)]) -> Result<(f64, Option<Effect>), &'static
     let (from, to) = (near.saturating_sub(2 * width), (near + 2 * width).min(values.len()));
     let window: Vec<f64> = values[from..to].iter().map(|(_, level)| *level).collect();
     let at = best_split(&window).map_or(near, |(at, _)| from + at);
-    Ok((p, effect_of_change(values, &blocks, at).map(Effect::Change)))
+    Ok((p, effect_of_change(values, &means.into_coarse(values), at).map(Effect::Change)))
 }
 
 fn effect_of_change(values: &[(f64, f64)], blocks: &[(f64, f64)], at: usize) -> Option<LevelChange> {
     let at_ms = values[at].0;
-    // The interval uses blocks, which are independent.
     let side = |is_after: bool| -> Vec<f64> {
         let wanted = blocks.iter().filter(|(time, _)| (*time >= at_ms) == is_after);
         wanted.map(|(_, level)| level.exp()).take(SIDE_MAX).collect()

@@ -23,6 +23,8 @@ struct Planted {
     memory_cycle: f64,
     slowing_per_day: f64,
     step: f64,
+    /// Hour of the step; none: the middle.
+    step_at: Option<usize>,
 }
 
 /// Random variation of hours.
@@ -62,7 +64,7 @@ fn week(seed: u64, noise: Noise, planted: Planted, days: usize) -> TargetHistory
         let day = hour as f64 / 24.0;
         let hour_of_day = if hour % 24 == 15 { planted.slow_hour } else { 0.0 };
         let cycle = planted.memory_cycle * (std::f64::consts::TAU * day).sin();
-        let step = if hour >= count / 2 { planted.step } else { 0.0 };
+        let step = if hour >= planted.step_at.unwrap_or(count / 2) { planted.step } else { 0.0 };
         let shift = (1.0 + hour_of_day).ln() + day * (1.0 + planted.slowing_per_day).ln() + (1.0 + step).ln();
         let p50 = 2e6 * (median[hour] + shift).exp();
         Point {
@@ -160,6 +162,7 @@ fn selection() {
     let leak_and_cycle = Planted { memory_cycle: 0.02, ..leak };
     let slowing = Planted { slowing_per_day: 0.02, ..Planted::default() };
     let step = Planted { step: 0.2, ..Planted::default() };
+    let early_step = Planted { step_at: Some(42), ..step };
     let slow_hour = Planted { slow_hour: 0.2, ..Planted::default() };
     for (name, planted) in [
         ("clean", Planted::default()),
@@ -168,6 +171,7 @@ fn selection() {
         ("leak and cycle", leak_and_cycle),
         ("slowing", slowing),
         ("step", step),
+        ("early step", early_step),
         ("slow hour", slow_hour),
     ] {
         for noise in [Noise::Plain, Noise::Realistic, Noise::Sticky] {
@@ -189,6 +193,15 @@ fn finds_change_of_level_and_no_growth() {
     let Verdict::Found(Effect::Change(change)) = &change.verdict else { panic!("{change:?}") };
     assert!((change.at_ms - (MONDAY_MS + 84 * HOUR_MS)).abs() <= 6 * HOUR_MS, "{change:?}");
     assert!(change.ratio.low <= 1.2 && 1.2 <= change.ratio.high, "{change:?}");
+}
+
+#[test]
+fn finds_early_change_of_level() {
+    for (noise, least) in [(Noise::Plain, 65), (Noise::Realistic, 50)] {
+        let (counts, _) = count(noise, Planted { step: 0.2, step_at: Some(42), ..Planted::default() }, 7, WEEKS);
+        println!("{noise:?}, change after a quarter: {counts:?}");
+        assert!(counts.get("Change(Mean)") >= Some(&least), "{noise:?}: {counts:?}");
+    }
 }
 
 #[test]
