@@ -26,7 +26,7 @@ const SHORT_CHUNK_BYTES: usize = 32 * 1024;
 /// MB in total, as much as the kernel may buffer for a peer that reads nothing.
 const SHORT_CHUNKS: u8 = 128;
 
-/// Bytes of a queue sent per turn: then other connections get theirs.
+/// Bytes of a queue sent per turn, before other connections are served.
 const FLUSH_BYTES_PER_TURN: usize = 1024 * 1024;
 
 /// An idle connection costs this struct and a timer slot, and no buffers.

@@ -23,7 +23,7 @@ use crate::transport::Transport;
 
 /// Events fetched by one wait.
 const EVENTS_PER_TURN: usize = 256;
-/// Connections accepted per listener and turn: then the open ones get theirs.
+/// Connections accepted per listener and turn, before open connections are served.
 const ACCEPTS_PER_TURN: usize = 64;
 /// Longer waits have a coarse part in milliseconds.
 const COARSE_WAIT_MIN: Duration = Duration::from_millis(3);

@@ -10,7 +10,7 @@ use crate::read_rate::ReadRate;
 use crate::socket::{SendFailure, SendResult};
 use crate::transport::{SEGMENTS_PER_SEND, Transport};
 
-/// Bytes of a file per call: enough to be cheap, few enough for fairness.
+/// Bytes of a file per call of sendfile(2): enough to be cheap, and few enough that other connections are served.
 const FILE_BYTES_PER_SEND: u64 = 512 * 1024;
 
 #[derive(Debug, Default)]

@@ -96,8 +96,8 @@ impl Pressure {
         }
     }
 
-    /// When a transfer is too slow, if nothing more arrives after `bytes` since `began`, the last of them at `last`.
-    /// However many bytes there are, a pause may last for a turn only.
+    /// When a transfer is too slow if nothing more arrives after `bytes` since `began`, the last of them at `last`. A
+    /// pause may not exceed [`PRESSURE_TURN`], however many bytes came before it (or the timeout, if that is longer).
     #[must_use]
     pub fn transfer_deadline(&self, began: Instant, bytes: u64, last: Instant) -> Instant {
         if !self.is_high() {

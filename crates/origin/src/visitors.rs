@@ -26,6 +26,12 @@ use sha2::{Digest, Sha256};
 pub(crate) const COOKIE: &str = "breme-visitor";
 /// 400 days, to which browsers cut a longer age.
 const COOKIE_MAX_AGE_SECONDS: u32 = 400 * 24 * 3600;
+/// Hexadecimal digits of an id, and of its MAC, in a cookie.
+const DIGITS: usize = 32;
+/// Bytes of a MAC: the first half of an HMAC-SHA-256 (RFC 2104, 5).
+const MAC_BYTES: usize = 16;
+/// Bytes of a block of SHA-256, which is the key of the HMAC.
+const BLOCK_BYTES: usize = 64;
 /// Minimum length of the key, in bytes.
 pub const VISITOR_KEY_BYTES_MIN: usize = 16;
 /// Visitors listed in the report.
@@ -70,9 +76,10 @@ impl Visitors {
         if key.len() < VISITOR_KEY_BYTES_MIN {
             return Err(ShortKey);
         }
-        // Hashes a key of any length to the block's length.
-        let mut block = [0; 64];
-        block[..32].copy_from_slice(&Sha256::digest(key));
+        // A key of any length is hashed.
+        let digest = Sha256::digest(key);
+        let mut block = [0; BLOCK_BYTES];
+        block[..digest.len()].copy_from_slice(&digest);
         let table_count = if visitors_max >= TABLE_COUNT * TABLE_VISITORS_MIN { TABLE_COUNT } else { 1 };
         let tables =
             (0..table_count).map(|_| Mutex::new(VisitorTable::new((visitors_max / table_count).max(1)))).collect();
@@ -114,7 +121,7 @@ impl Visitors {
     fn authenticate(&self, id: u128) -> u128 {
         let mut mac = self.mac.clone();
         mac.update(&id.to_be_bytes());
-        mac.finalize().into_bytes().iter().take(16).fold(0, |bits, &byte| bits << 8 | u128::from(byte))
+        mac.finalize().into_bytes().iter().take(MAC_BYTES).fold(0, |bits, &byte| bits << 8 | u128::from(byte))
     }
 
     fn table(&self, id: u128) -> MutexGuard<'_, VisitorTable> {
@@ -190,10 +197,10 @@ fn same(one: u128, other: u128) -> bool {
 }
 
 fn parse_value(value: &[u8]) -> Option<(u128, u128)> {
-    if value.len() != 65 || value[32] != b'.' {
+    if value.len() != DIGITS + 1 + DIGITS || value[DIGITS] != b'.' {
         return None;
     }
-    Some((parse_hex(&value[..32])?, parse_hex(&value[33..])?))
+    Some((parse_hex(&value[..DIGITS])?, parse_hex(&value[DIGITS + 1..])?))
 }
 
 /// Lower-case hex digits only, so that an id has one spelling.

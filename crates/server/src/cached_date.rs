@@ -38,7 +38,7 @@ impl CachedDate {
         &self.text
     }
 
-    /// The time at `now`, of which the monotonic clock measures what has passed since the last reading.
+    /// The wall-clock time at `now`: the last reading, and what the monotonic clock has measured since.
     pub fn millis(&mut self, now: Instant) -> UnixMillis {
         let since_ns = self.at(now).read_at.map_or(0, |read_at| now.nanos_since(read_at));
         UnixMillis(self.reading.0 + since_ns / 1_000_000)

@@ -38,13 +38,19 @@ fn overwrite(secret: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Field 48 of `/proc/self/stat` (proc(5)).
+/// The field `arg_start` of `/proc/self/stat` (proc(5)), and the first field after the name of the program.
+#[cfg(target_os = "linux")]
+const ARG_START_FIELD: usize = 48;
+#[cfg(target_os = "linux")]
+const FIELD_AFTER_NAME: usize = 3;
+
+/// The address of the first argument.
 #[cfg(target_os = "linux")]
 fn start_of_arguments() -> io::Result<u64> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     // The second field is the name of the program, which may hold spaces; the last parenthesis ends it.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
-    let start = fields.split_whitespace().nth(48 - 3).and_then(|field| field.parse().ok());
+    let start = fields.split_whitespace().nth(ARG_START_FIELD - FIELD_AFTER_NAME).and_then(|field| field.parse().ok());
     start.ok_or_else(|| io::Error::other("/proc/self/stat has no start of the arguments"))
 }
 

@@ -13,7 +13,7 @@ const HOSTS_FILE: &str = "/etc/hosts";
 ///
 /// The hosts file decides whether `localhost` has one address or two: a server that listens on one of two addresses
 /// only would fail half of the time for a client that tries both. Without the file, and for the names below it, it is
-/// both loopback addresses; no resolver is asked (RFC 6761, 6.3). The IPv4 address is the first one everywhere.
+/// both loopback addresses; no resolver is queried (RFC 6761, 6.3). The IPv4 address always comes first.
 ///
 /// # Errors
 /// The name has no address, or the resolver does not respond.

@@ -9,7 +9,7 @@ use crate::connection::{Connection, ConnectionPhase, QueueLength, Receive};
 use crate::io_backend::IoBackend;
 use crate::socket::ReceiveResult;
 
-/// Receives of a connection per turn: then other connections get theirs.
+/// Receives of a connection per turn, before other connections are served.
 pub(super) const RECEIVES_PER_TURN: usize = 4;
 
 /// What is lent after the retained bytes.

@@ -124,9 +124,11 @@ impl ReceiveBuffer {
     }
 }
 
+const PAGE_BYTES: usize = 4096;
+
 /// Rounded up so that the buffers begin on a page.
 fn entries_bytes(count: u16) -> usize {
-    (usize::from(count) * size_of::<BufRingEntry>()).next_multiple_of(4096)
+    (usize::from(count) * size_of::<BufRingEntry>()).next_multiple_of(PAGE_BYTES)
 }
 
 impl Drop for BufferPool {
