@@ -41,7 +41,7 @@ enum ResponseState {
 #[derive(Debug, Default)]
 struct OutstandingRequests {
     count: u32,
-    /// Bit `i % 64` of word `i / 64`: the request answered after `i` others is HEAD.
+    /// Bit `i % 64` of word `i / 64`: the request whose response comes after `i` others is HEAD.
     heads: [u64; 2],
     /// The last one is CONNECT.
     connect_is_last: bool,
@@ -418,9 +418,9 @@ mod tests {
     #[test]
     fn server_may_decline_upgrade() {
         let (mut client, limits) = (upgrade_requested(), Limits::default());
-        let answer = b"HTTP/1.1 204 No Content\r\n\r\n";
+        let response = b"HTTP/1.1 204 No Content\r\n\r\n";
         let mut storage = FieldStorage::new();
-        let progress = client.receive(answer, false, &limits, &mut storage);
+        let progress = client.receive(response, false, &limits, &mut storage);
         assert!(matches!(progress, Ok(ClientProgress::Head { .. })), "{progress:?}");
         let progress = client.receive(b"", false, &limits, &mut storage);
         assert!(matches!(progress, Ok(ClientProgress::End { keep_alive: true, .. })), "{progress:?}");

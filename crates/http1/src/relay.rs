@@ -382,11 +382,11 @@ mod tests {
 
     #[test]
     fn relayed_response_keeps_its_date() {
-        let answer = b"HTTP/1.1 200 Fine\r\nDate: x\r\nContent-Length: 2\r\nKeep-Alive: y\r\n\r\n";
+        let response = b"HTTP/1.1 200 Fine\r\nDate: x\r\nContent-Length: 2\r\nKeep-Alive: y\r\n\r\n";
         let mut client = ClientConnection::new();
         client.sent(Method::Get);
         let mut storage = FieldStorage::new();
-        let progress = client.receive(answer, false, &Limits::default(), &mut storage);
+        let progress = client.receive(response, false, &Limits::default(), &mut storage);
         let Ok(ClientProgress::Head { head, .. }) = progress else { panic!("{progress:?}") };
         let (mut server, mut out) = (received("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), Vec::new());
         let mut writer = server.relay(head.status, head.framing, &mut out);
@@ -405,7 +405,7 @@ mod tests {
         assert_eq!(out, b"HTTP/1.1 103 Early Hints\r\nLink: <x>\r\n\r\n");
         assert!(received("GET / HTTP/1.0\r\n\r\n").interim(103, &mut out).is_none());
         let _ = server.respond(200, Framing::Length(1), DATE, &mut out).end();
-        assert!(server.interim(103, &mut out).is_none(), "behind the final answer's head");
+        assert!(server.interim(103, &mut out).is_none(), "after the head of the final response");
     }
 
     #[test]

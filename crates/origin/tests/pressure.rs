@@ -64,8 +64,8 @@ fn idle_time_before_pressure_counts() {
 }
 
 /// For each response whether it announces the end of the connection.
-fn lasts(peer: &Peer) -> Vec<bool> {
-    peer.answers().iter().map(|answer| answer.field("Connection") == Some("close")).collect()
+fn announcements(peer: &Peer) -> Vec<bool> {
+    peer.responses().iter().map(|response| response.field("Connection") == Some("close")).collect()
 }
 
 /// Each request arrives before the client is idle for too long; the third is replayed.
@@ -81,9 +81,9 @@ fn busy_client_leaves_after_a_turn() {
         peer.wait(step);
     }
     assert!(site.counts().repeated > 0);
-    assert_eq!((lasts(&peer), peer.closed, site.counts().evicted), (vec![false; 8], None, 0));
+    assert_eq!((announcements(&peer), peer.closed, site.counts().evicted), (vec![false; 8], None, 0));
     peer.send(request("GET", "/bytes/1", &[]).repeat(3));
-    assert_eq!((&lasts(&peer)[8..], peer.closed), (&[false, false, true][..], Some(Close::Graceful)));
+    assert_eq!((&announcements(&peer)[8..], peer.closed), (&[false, false, true][..], Some(Close::Graceful)));
     assert_eq!(site.counts().evicted, 1);
 }
 
@@ -99,7 +99,7 @@ fn turn_begins_at_accept_under_pressure() {
     peer.send(request("POST", "/echo", &["Content-Length: 2"]));
     peer.wait(PRESSURE_TURN);
     peer.send("hi");
-    assert_eq!((lasts(&peer), peer.closed), (vec![false, true], Some(Close::Graceful)));
+    assert_eq!((announcements(&peer), peer.closed), (vec![false, true], Some(Close::Graceful)));
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn no_evictions_without_pressure() {
     peer.wait(3 * PRESSURE_TURN / 2);
     peer.pressure(false);
     peer.send("Host: a\r\n\r\n");
-    assert_eq!((lasts(&peer), peer.closed, site.counts().evicted), (vec![false], None, 0));
+    assert_eq!((announcements(&peer), peer.closed, site.counts().evicted), (vec![false], None, 0));
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn exchanges_keep_their_timeouts() {
         assert_eq!((peer.closed, peer.output.len()), (None, 0), "{first:?}");
         peer.send(&rest);
         peer.wait(SECOND);
-        assert_eq!(peer.answers()[0].status, 200, "{first:?}");
+        assert_eq!(peer.responses()[0].status, 200, "{first:?}");
         assert_eq!(peer.closed, Some(Close::Graceful), "it has had its context");
     }
 }
@@ -190,7 +190,7 @@ fn lasting_pressure_evicts_slow_senders() {
         assert_eq!(peer.closed, None, "{first:?}");
         peer.wait(NANOSECOND);
         assert_eq!((peer.closed, site.counts().evicted), (Some(Close::Graceful), 1), "{first:?}");
-        assert_eq!(peer.answers()[0].status, 408);
+        assert_eq!(peer.responses()[0].status, 408);
     }
 }
 

@@ -151,8 +151,8 @@ fn replay_updates_date() {
         let request = request("GET", target, &[]);
         assert_eq!(repeated(&mut twins, &request, 4), 2);
         let dates = |twins: &Twins| {
-            let answers = twins.peers.as_ref().unwrap()[0].answers();
-            answers.last().unwrap().field("Date").unwrap().to_owned()
+            let responses = twins.peers.as_ref().unwrap()[0].responses();
+            responses.last().unwrap().field("Date").unwrap().to_owned()
         };
         let before = dates(&twins);
         twins.each(|peer| peer.wait(Duration::from_secs(2)));

@@ -36,15 +36,15 @@ fn lab_site() -> Site {
 
 #[test]
 fn serves_file_with_its_headers() {
-    let answer = fetch(&site_of_files(), "GET", "/", &[]);
-    assert_eq!((answer.status, answer.text()), (200, "<p>home</p>"));
-    assert_eq!(answer.field("Content-Type"), Some("text/html; charset=utf-8"));
-    assert_eq!(answer.field("Last-Modified"), Some(DATE));
-    assert_eq!(answer.field("Accept-Ranges"), Some("bytes"));
-    assert_eq!(answer.field("Date"), Some("Mon, 07 Nov 1994 08:49:37 GMT"));
-    assert_eq!(answer.field("Cache-Control"), None);
-    assert!(answer.field("ETag").is_some_and(|tag| tag.starts_with('"')));
-    assert_eq!(answer.field("Server"), None);
+    let response = fetch(&site_of_files(), "GET", "/", &[]);
+    assert_eq!((response.status, response.text()), (200, "<p>home</p>"));
+    assert_eq!(response.field("Content-Type"), Some("text/html; charset=utf-8"));
+    assert_eq!(response.field("Last-Modified"), Some(DATE));
+    assert_eq!(response.field("Accept-Ranges"), Some("bytes"));
+    assert_eq!(response.field("Date"), Some("Mon, 07 Nov 1994 08:49:37 GMT"));
+    assert_eq!(response.field("Cache-Control"), None);
+    assert!(response.field("ETag").is_some_and(|tag| tag.starts_with('"')));
+    assert_eq!(response.field("Server"), None);
 }
 
 #[test]
@@ -102,8 +102,8 @@ fn redirects_directory_without_slash() {
         ("/./docs", "/docs/"),
         ("/%64ocs", "/docs/"),
     ] {
-        let answer = fetch(&site, "GET", target, &[]);
-        assert_eq!((answer.status, answer.field("Location")), (301, Some(location)), "{target}");
+        let response = fetch(&site, "GET", target, &[]);
+        assert_eq!((response.status, response.field("Location")), (301, Some(location)), "{target}");
     }
 }
 
@@ -120,16 +120,16 @@ fn serves_each_method() {
     let connect = "CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\n\r\n";
     let mut peer = Peer::new(&files);
     peer.send(connect);
-    assert_eq!(peer.answers()[0].status, 501);
+    assert_eq!(peer.responses()[0].status, 501);
     for target in ["/digits", "/", "/docs"] {
-        let answer = fetch(&files, "POST", target, &[]);
-        assert_eq!((answer.status, answer.field("Allow")), (405, Some("GET, HEAD, OPTIONS")), "{target}");
+        let response = fetch(&files, "POST", target, &[]);
+        assert_eq!((response.status, response.field("Allow")), (405, Some("GET, HEAD, OPTIONS")), "{target}");
     }
     assert_eq!(fetch(&files, "POST", "/none", &[]).status, 404);
     for target in ["*", "/", "/none"] {
-        let answer = fetch(&files, "OPTIONS", target, &[]);
-        assert_eq!((answer.status, answer.field("Allow")), (204, Some("GET, HEAD, OPTIONS")));
-        assert_eq!(answer.field("Content-Length"), None);
+        let response = fetch(&files, "OPTIONS", target, &[]);
+        assert_eq!((response.status, response.field("Allow")), (204, Some("GET, HEAD, OPTIONS")));
+        assert_eq!(response.field("Content-Length"), None);
         assert_eq!(fetch(&lab, "OPTIONS", target, &[]).field("Allow"), Some("GET, HEAD, OPTIONS, POST"));
     }
 }
@@ -140,11 +140,11 @@ fn evaluates_conditions() {
     let tag = fetch(&site, "GET", "/digits", &[]).field("ETag").unwrap().to_owned();
     let check = |field: &str, status: u16| {
         for method in ["GET", "HEAD"] {
-            let answer = fetch(&site, method, "/digits", &[field]);
-            assert_eq!(answer.status, status, "{method} {field}");
+            let response = fetch(&site, method, "/digits", &[field]);
+            assert_eq!(response.status, status, "{method} {field}");
             if status == 304 {
-                assert_eq!(answer.field("ETag"), Some(tag.as_str()));
-                assert_eq!((answer.field("Content-Type"), answer.body.len()), (None, 0));
+                assert_eq!(response.field("ETag"), Some(tag.as_str()));
+                assert_eq!((response.field("Content-Type"), response.body.len()), (None, 0));
             }
         }
     };
@@ -185,16 +185,16 @@ fn serves_ranges() {
 
 #[test]
 fn serves_multipart_ranges() {
-    let answer = fetch(&site_of_files(), "GET", "/digits", &["Range: bytes=0-1, -2"]);
-    assert_eq!(answer.status, 206);
-    let boundary = answer.field("Content-Type").unwrap().strip_prefix("multipart/byteranges; boundary=").unwrap();
+    let response = fetch(&site_of_files(), "GET", "/digits", &["Range: bytes=0-1, -2"]);
+    assert_eq!(response.status, 206);
+    let boundary = response.field("Content-Type").unwrap().strip_prefix("multipart/byteranges; boundary=").unwrap();
     let part = |range: &str, content: &str| {
         format!(
             "--{boundary}\r\nContent-Type: application/octet-stream\r\nContent-Range: bytes {range}/10\r\n\r\n{content}\r\n"
         )
     };
-    assert_eq!(answer.text(), format!("{}{}--{boundary}--\r\n", part("0-1", "01"), part("8-9", "89")));
-    assert_eq!(answer.field("Content-Range"), None);
+    assert_eq!(response.text(), format!("{}{}--{boundary}--\r\n", part("0-1", "01"), part("8-9", "89")));
+    assert_eq!(response.field("Content-Range"), None);
 }
 
 #[test]
@@ -220,15 +220,15 @@ fn large_files_are_not_copied() {
     peer.send(request("GET", "/digits", &[]));
     assert_eq!(peer.handed_over, 0);
     peer.send(request("GET", "/large", &[]));
-    assert_eq!((peer.handed_over, peer.answers()[1].body.len()), (1, 10_000));
+    assert_eq!((peer.handed_over, peer.responses()[1].body.len()), (1, 10_000));
 }
 
 #[test]
 fn lists_directories_only_if_enabled() {
     let listed = site(Settings { listing: true, ..Settings::default() }, Some(files()), None);
-    let answer = fetch(&listed, "GET", "/bare/", &[]);
-    assert_eq!((answer.status, answer.field("Content-Type")), (200, Some("text/html; charset=utf-8")));
-    assert!(answer.text().contains("href=\"./a%20b.txt\""));
+    let response = fetch(&listed, "GET", "/bare/", &[]);
+    assert_eq!((response.status, response.field("Content-Type")), (200, Some("text/html; charset=utf-8")));
+    assert!(response.text().contains("href=\"./a%20b.txt\""));
     assert_eq!(fetch(&listed, "GET", "/docs/", &[]).text(), "<p>docs</p>");
     assert_eq!(fetch(&site_of_files(), "GET", "/bare/", &[]).status, 404);
 }
@@ -288,8 +288,8 @@ fn counter_is_exact_over_shards() {
     second.send(request("GET", "/counter", &[]));
     second.send(request("GET", "/counter", &[]));
     second.send("rubbish\r\n\r\n");
-    let answers = second.answers();
-    assert_eq!((answers[0].text(), answers[1].text(), answers[2].status), ("20\n", "21\n", 400));
+    let responses = second.responses();
+    assert_eq!((responses[0].text(), responses[1].text(), responses[2].status), ("20\n", "21\n", 400));
     assert_eq!(site.responses_total(), 23);
 }
 
@@ -345,10 +345,10 @@ fn echoes_post() {
     ] {
         let mut peer = Peer::new(&site);
         peer.send(&sent);
-        let answers = peer.answers();
-        assert_eq!(answers.len(), 1, "{sent}");
-        assert_eq!((answers[0].status, answers[0].text()), (200, body), "{sent}");
-        assert_eq!(answers[0].field("Content-Type"), Some(media_type));
+        let responses = peer.responses();
+        assert_eq!(responses.len(), 1, "{sent}");
+        assert_eq!((responses[0].status, responses[0].text()), (200, body), "{sent}");
+        assert_eq!(responses[0].field("Content-Type"), Some(media_type));
     }
 }
 
@@ -356,12 +356,12 @@ fn echoes_post() {
 fn rejects_malformed_echo() {
     let mut peer = Peer::new(&lab_site());
     peer.send(post("Transfer-Encoding: chunked", "3\r\nabc\r\nx\r\n"));
-    assert_eq!(peer.answers()[0].status, 400);
+    assert_eq!(peer.responses()[0].status, 400);
     assert_eq!(peer.closed, Some(Close::Graceful));
     // The same for a method whose content is rejected.
     let mut peer = Peer::new(&site_of_files());
     peer.send(post("Transfer-Encoding: chunked", "3\r\nabc\r\nx\r\n"));
-    assert_eq!((peer.answers().len(), peer.answers()[0].status), (1, 400));
+    assert_eq!((peer.responses().len(), peer.responses()[0].status), (1, 400));
 }
 
 #[test]
@@ -374,8 +374,8 @@ fn streams_long_echo() {
         peer.send([b'y'; 100]);
     }
     peer.send(request("GET", "/bytes/3", &[]));
-    let answers = peer.answers();
-    assert_eq!((answers[0].body.len(), answers[1].text()), (1000, "012"));
+    let responses = peer.responses();
+    assert_eq!((responses[0].body.len(), responses[1].text()), (1000, "012"));
 
     let mut peer = Peer::new(&site);
     peer.send(post("Transfer-Encoding: chunked", ""));
@@ -400,15 +400,15 @@ fn sends_100_continue() {
     assert_eq!(peer.text(), "HTTP/1.1 100 Continue\r\n\r\n");
     peer.output.clear();
     peer.send("hi");
-    assert_eq!(peer.answers()[0].text(), "hi");
+    assert_eq!(peer.responses()[0].text(), "hi");
     // The content was already received: the client does not wait.
     let mut peer = Peer::new(&lab_site());
     peer.send(expecting + "hi");
     assert_eq!(peer.text().matches("HTTP/1.1").count(), 1);
-    assert_eq!(peer.answers()[0].text(), "hi");
+    assert_eq!(peer.responses()[0].text(), "hi");
     let mut peer = Peer::new(&site_of_files());
     peer.send(post("Expect: 100-continue\r\nContent-Length: 2", ""));
-    assert_eq!(peer.answers()[0].status, 404);
+    assert_eq!(peer.responses()[0].status, 404);
 }
 
 /// Data after the head is not waited for, read, or parsed as a request.
@@ -432,14 +432,14 @@ fn content_of_get_closes_connection() {
     peer.send(request("GET", "/delay/50", &["Content-Length: 5"]) + "hello");
     assert!(peer.output.is_empty());
     peer.wait(Duration::from_millis(50));
-    assert_eq!((peer.answers()[0].text(), peer.closed), ("50 ms\n", Some(Close::Graceful)));
+    assert_eq!((peer.responses()[0].text(), peer.closed), ("50 ms\n", Some(Close::Graceful)));
     let mut peer = Peer::new(&lab_site());
     peer.send(request("GET", "/bytes/1000000", &["Content-Length: 5"]) + "hello");
-    assert_eq!((peer.answers()[0].body.len(), peer.closed), (1_000_000, Some(Close::Graceful)));
+    assert_eq!((peer.responses()[0].body.len(), peer.closed), (1_000_000, Some(Close::Graceful)));
     // A length of 0 is no content.
     let mut peer = Peer::new(&lab_site());
     peer.send(request("GET", "/bytes/3", &["Content-Length: 0"]));
-    assert_eq!((peer.answers()[0].text(), peer.closed), ("012", None));
+    assert_eq!((peer.responses()[0].text(), peer.closed), ("012", None));
 }
 
 #[test]
@@ -449,11 +449,11 @@ fn drains_or_closes_on_unwanted_content() {
     assert!(peer.output.is_empty());
     peer.send("lo");
     peer.send(request("GET", "/digits", &[]));
-    let statuses: Vec<u16> = peer.answers().iter().map(|answer| answer.status).collect();
+    let statuses: Vec<u16> = peer.responses().iter().map(|response| response.status).collect();
     assert_eq!(statuses, [404, 200]);
     let mut peer = Peer::new(&site_of_files());
     peer.send(post("Content-Length: 1000000", "hel"));
-    assert_eq!((peer.answers()[0].status, peer.answers()[0].field("Connection")), (404, Some("close")));
+    assert_eq!((peer.responses()[0].status, peer.responses()[0].field("Connection")), (404, Some("close")));
     assert_eq!(peer.closed, Some(Close::Graceful));
 }
 
@@ -465,7 +465,7 @@ fn pipelined_responses_are_ordered_and_batched() {
     let mut all: String = targets.iter().map(|target| request("GET", target, &[])).collect();
     all.push_str(&post("Content-Length: 4", "last"));
     peer.send(&all);
-    let bodies: Vec<usize> = peer.answers().iter().map(|answer| answer.body.len()).collect();
+    let bodies: Vec<usize> = peer.responses().iter().map(|response| response.body.len()).collect();
     let expected: Vec<usize> = (0..40).chain([4]).collect();
     assert_eq!(bodies, expected);
     // The same in turns of three.
@@ -487,7 +487,7 @@ fn segmentation_does_not_change_responses() {
         request("PUT", "/", &["Content-Length: 0"]),
         request("GET", "/style.css", &["Accept-Encoding: gzip", "Connection: close"]),
     ];
-    let answers = |in_bytes: bool| {
+    let responses = |in_bytes: bool| {
         let mut peer = Peer::new(&site(lab(), Some(files()), None));
         for request in &requests {
             if in_bytes {
@@ -499,7 +499,7 @@ fn segmentation_does_not_change_responses() {
         assert_eq!(peer.closed, Some(Close::Graceful));
         peer.text()
     };
-    assert_eq!(answers(true), answers(false));
+    assert_eq!(responses(true), responses(false));
 }
 
 #[test]
@@ -519,14 +519,14 @@ fn huge_response_is_sent_in_batches() {
     }
     peer.read_all();
     assert!(turns >= 4);
-    let answers = peer.answers();
-    assert_eq!((answers[0].body.len(), answers[1].text()), (length, "0"));
-    assert!(answers[0].body.chunks(64).all(|line| line.ends_with(b"-\n")));
+    let responses = peer.responses();
+    assert_eq!((responses[0].body.len(), responses[1].text()), (length, "0"));
+    assert!(responses[0].body.chunks(64).all(|line| line.ends_with(b"-\n")));
     // A peer that reads at once gets it at full speed.
     let mut fast = Peer::new(&lab_site());
     fast.send(request("GET", &format!("/bytes/{length}"), &["Connection: close"]));
     fast.wait(Duration::from_micros(1));
-    assert_eq!((fast.answers()[0].body.len(), fast.closed), (length, Some(Close::Graceful)));
+    assert_eq!((fast.responses()[0].body.len(), fast.closed), (length, Some(Close::Graceful)));
 }
 
 #[test]
@@ -536,12 +536,12 @@ fn delayed_response_delays_the_next() {
     peer.wait(Duration::from_millis(249));
     assert!(peer.output.is_empty());
     peer.wait(Duration::from_millis(1));
-    let answers = peer.answers();
-    assert_eq!((answers[0].text(), answers[1].text()), ("250 ms\n", "0"));
+    let responses = peer.responses();
+    assert_eq!((responses[0].text(), responses[1].text()), ("250 ms\n", "0"));
     peer.send(request("GET", "/delay/5", &["Connection: close"]));
     peer.end();
     peer.wait(Duration::from_millis(5));
-    assert_eq!((peer.answers().len(), peer.closed), (3, Some(Close::Graceful)));
+    assert_eq!((peer.responses().len(), peer.closed), (3, Some(Close::Graceful)));
     // A connection that is lost meanwhile discards its response.
     let mut lost = Peer::new(&lab_site());
     lost.send(request("GET", "/delay/250", &[]));
@@ -551,7 +551,7 @@ fn delayed_response_delays_the_next() {
 }
 
 fn status_and_close(peer: &Peer) -> (Vec<u16>, Option<Close>) {
-    (peer.answers().iter().map(|answer: &Response| answer.status).collect(), peer.closed)
+    (peer.responses().iter().map(|response: &Response| response.status).collect(), peer.closed)
 }
 
 #[test]
@@ -639,7 +639,7 @@ fn stopping_serves_received_requests() {
     peer.stop();
     peer.wait(Duration::from_millis(50));
     let closes: Vec<Option<&str>> =
-        peer.answers().iter().map(|answer| answer.field("Connection")).map(|it| it.map(|_| "close")).collect();
+        peer.responses().iter().map(|response| response.field("Connection")).map(|it| it.map(|_| "close")).collect();
     assert_eq!(closes, [None, None, Some("close")]);
     assert_eq!(peer.closed, Some(Close::Graceful));
 
@@ -648,12 +648,12 @@ fn stopping_serves_received_requests() {
     late.send(post("Content-Length: 2", "h"));
     late.stop();
     late.send("i");
-    assert_eq!(late.answers()[0].field("Connection"), Some("close"));
+    assert_eq!(late.responses()[0].field("Connection"), Some("close"));
     assert_eq!(late.closed, Some(Close::Graceful));
     let mut late = Peer::new(&lab_site());
     late.stop();
     late.send(request("GET", "/bytes/1", &[]));
-    assert_eq!((late.answers()[0].field("Connection"), late.closed), (Some("close"), Some(Close::Graceful)));
+    assert_eq!((late.responses()[0].field("Connection"), late.closed), (Some("close"), Some(Close::Graceful)));
 }
 
 #[test]
@@ -666,7 +666,7 @@ fn supports_http10_only_mode() {
     assert_eq!(peer.closed, Some(Close::Graceful));
     let mut peer = Peer::new(&old);
     peer.send("GET /bytes/1 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n".repeat(2));
-    assert_eq!((peer.answers().len(), peer.closed), (2, None));
+    assert_eq!((peer.responses().len(), peer.closed), (2, None));
 }
 
 fn counted_site() -> Site {

@@ -120,9 +120,9 @@ fn sends_large_files_from_disk() {
     let site = site_of(&around.path().join("site"), false, Settings::default());
     let mut peer = Peer::new(&site);
     peer.send(request("GET", "/in/large", &[]) + &request("GET", "/in/large", &["Range: bytes=1-2,199999-"]));
-    let answers = peer.answers();
-    assert_eq!((answers[0].status, answers[0].body.len(), peer.handed_over), (200, 200_000, 3));
-    assert_eq!(answers[1].text().matches('L').count(), 3);
+    let responses = peer.responses();
+    assert_eq!((responses[0].status, responses[0].body.len(), peer.handed_over), (200, 200_000, 3));
+    assert_eq!(responses[1].text().matches('L').count(), 3);
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn detects_changed_file() {
     let get = |peer: &mut Peer| {
         peer.output.clear();
         peer.send(request("GET", "/in/page.html", &[]));
-        peer.answers().remove(0)
+        peer.responses().remove(0)
     };
     let first = get(&mut peer);
     // Same length, same date: only the identity of the file differs.

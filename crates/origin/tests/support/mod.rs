@@ -57,7 +57,7 @@ impl Peer {
         Self::from_node_at(node, Instant::ZERO)
     }
 
-    /// A client that connects then.
+    /// A client that connects at `now`.
     pub fn from_node_at(node: Origin, now: Instant) -> Self {
         let id = ConnectionId::new(3, 1);
         let mut peer = Self {
@@ -89,7 +89,7 @@ impl Peer {
         self.lend();
     }
 
-    /// The driver's queue has left.
+    /// The client has read everything: the send queue is empty.
     pub fn read_all(&mut self) {
         self.queued = 0;
         self.is_long = false;
@@ -102,12 +102,12 @@ impl Peer {
         self.act(|node, now, actions| node.handle_stopping(now, actions));
     }
 
-    /// Others begin to wait for this peer's place, or no longer do.
+    /// Connections begin to wait for that of this peer, or no longer do.
     pub fn pressure(&mut self, is_under_pressure: bool) {
         self.act(|node, now, actions| node.handle_pressure(now, is_under_pressure, actions));
     }
 
-    /// Lets time pass, with every deadline on the way.
+    /// Advances the clock, and handles every deadline on the way.
     pub fn wait(&mut self, duration: Duration) {
         let end = self.now + duration;
         while let Some(at) = self.node.next_deadline().filter(|&at| at <= end) {
@@ -158,7 +158,7 @@ impl Peer {
                     assert_eq!(self.closed.replace(*how), None, "closed twice");
                 }
                 Action::Resume(_) => resumed = true,
-                other => panic!("an origin does not ask for {other:?}"),
+                other => panic!("an origin has no use for {other:?}"),
             }
         }
         self.queued += self.output.len() - before;
@@ -179,20 +179,20 @@ impl Peer {
         String::from_utf8_lossy(&self.output).into_owned()
     }
 
-    /// The answers so far, split by their lengths.
-    pub fn answers(&self) -> Vec<Response> {
+    /// The responses so far, split by their lengths.
+    pub fn responses(&self) -> Vec<Response> {
         let mut rest = &self.output[..];
-        let mut answers = Vec::new();
+        let mut responses = Vec::new();
         while !rest.is_empty() {
-            let (answer, taken) = Response::parse(rest);
-            answers.push(answer);
+            let (response, taken) = Response::parse(rest);
+            responses.push(response);
             rest = &rest[taken..];
         }
-        answers
+        responses
     }
 }
 
-/// An answer as a client sees it. (HEAD answers have no body here only if nothing follows them.)
+/// A response as a client parses it. (One to HEAD has no body here only if nothing follows it.)
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
     pub status: u16,
@@ -209,17 +209,17 @@ impl Response {
         let fields: Vec<(String, String)> = lines
             .map(|line| line.split_once(": ").map(|(name, value)| (name.to_owned(), value.to_owned())).expect(line))
             .collect();
-        let mut answer = Self { status, fields, body: Vec::new() };
-        let length = answer.field("Content-Length").map_or(0, |length| length.parse().unwrap());
+        let mut response = Self { status, fields, body: Vec::new() };
+        let length = response.field("Content-Length").map_or(0, |length| length.parse().unwrap());
         let end = bytes.len().min(head_len + length);
-        answer.body = bytes[head_len..end].to_vec();
-        (answer, end)
+        response.body = bytes[head_len..end].to_vec();
+        (response, end)
     }
 
     pub fn field(&self, name: &str) -> Option<&str> {
         let mut values = self.fields.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name));
         let value = values.next();
-        assert!(values.next().is_none(), "{name} is_valid twice in {self:?}");
+        assert!(values.next().is_none(), "{name} comes twice in {self:?}");
         value.map(|(_, value)| value.as_str())
     }
 
@@ -234,11 +234,11 @@ pub fn request(method: &str, target: &str, fields: &[&str]) -> String {
     format!("{method} {target} HTTP/1.1\r\nHost: site.example\r\n{fields}\r\n")
 }
 
-/// The answer to one request on a connection of its own.
+/// The response to one request on a connection of its own.
 pub fn fetch(site: &Site, method: &str, target: &str, fields: &[&str]) -> Response {
     let mut peer = Peer::new(site);
     peer.send(request(method, target, fields));
-    let mut answers = peer.answers();
-    assert_eq!(answers.len(), 1, "{method} {target}: {answers:?}");
-    answers.remove(0)
+    let mut responses = peer.responses();
+    assert_eq!(responses.len(), 1, "{method} {target}: {responses:?}");
+    responses.remove(0)
 }
