@@ -51,12 +51,6 @@ impl ReplayHead {
         self.bytes.clear();
     }
 
-    /// Whether a head is recorded.
-    #[must_use]
-    pub fn is_set(&self) -> bool {
-        !self.bytes.is_empty()
-    }
-
     fn set(&mut self, bytes: &[u8], status: u16, content_bytes: usize, keep_alive: bool) {
         self.bytes.clear();
         self.bytes.extend_from_slice(bytes);
