@@ -14,7 +14,7 @@ use breme_driver::{DriverKind, DriverSettings};
 use breme_node::{Close, CloseReason, ConnectionId, ShardId};
 use bytes::Bytes;
 use common::{
-    Context, Event, Laboratory, connect, drain, echo, event_channel, kinds, pattern, read_all, report_closes, serve,
+    Context, Event, SelfSigned, connect, drain, echo, event_channel, kinds, pattern, read_all, report_closes, serve,
     serve_secured, settings,
 };
 
@@ -162,10 +162,10 @@ fn peer_without_reading_is_evicted() {
 
 #[test]
 fn stalled_handshake_is_dropped() {
-    let laboratory = Laboratory::new(&["a.example"]);
+    let self_signed = SelfSigned::new(&["a.example"]);
     for kind in kinds() {
         let places = DriverSettings { connections_max: 1, handshake_timeout: Duration::from_secs(3_600), ..endless(1) };
-        let (running, address) = serve_secured(kind, &laboratory.server(), &places, || echo);
+        let (running, address) = serve_secured(kind, &self_signed.server(), &places, || echo);
         let mut silent = connect(address);
         let newcomer = connect(address);
         assert_eq!(read_all(&mut silent), b"", "{kind}");

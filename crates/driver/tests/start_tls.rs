@@ -11,7 +11,7 @@ use std::sync::Arc;
 use breme_driver::{ClientTls, DriverKind, DriverSettings};
 use breme_node::{Close, ConnectError, ConnectTicket, Connected, Endpoint, TlsClientId, TlsFailure};
 use common::{
-    Context, Event, Laboratory, PATIENCE, connect, drain, echo, event_channel, kinds, run, serve_secured, settings,
+    Context, Event, PATIENCE, SelfSigned, connect, drain, echo, event_channel, kinds, run, serve_secured, settings,
 };
 
 const KNOCK: &[u8] = b"open a tunnel";
@@ -109,31 +109,31 @@ fn report(kind: DriverKind, tls: Arc<ClientTls>, address: SocketAddr, closes: Op
 
 #[test]
 fn starts_tls_after_proxy_connect() {
-    let laboratory = Laboratory::new(&["localhost"]);
+    let self_signed = SelfSigned::new(&["localhost"]);
     for kind in kinds() {
-        let (echoing, server) = serve_secured(kind, &laboratory.server(), &settings(1), || echo);
+        let (echoing, server) = serve_secured(kind, &self_signed.server(), &settings(1), || echo);
         let expected = [
             Report::Outcome(PLAIN.0, Ok(false)),
             Report::Outcome(SECURED.0, Ok(true)),
             Report::Came(b"through it".to_vec()),
             Report::Closed,
         ];
-        assert_eq!(report(kind, laboratory.client("localhost"), tunnel(server, None), None), expected, "{kind}");
+        assert_eq!(report(kind, self_signed.client("localhost"), tunnel(server, None), None), expected, "{kind}");
         // The name of the server at the tunnel's end.
         let failed = Err(ConnectError::Tls(TlsFailure::WrongHost));
         let expected = [Report::Outcome(PLAIN.0, Ok(false)), Report::Outcome(SECURED.0, failed), Report::Closed];
-        assert_eq!(report(kind, laboratory.client("other.example"), tunnel(server, None), None), expected, "{kind}");
+        assert_eq!(report(kind, self_signed.client("other.example"), tunnel(server, None), None), expected, "{kind}");
         drain(echoing);
     }
 }
 
 #[test]
 fn plain_text_instead_of_tls_closes_once() {
-    let laboratory = Laboratory::new(&["localhost"]);
+    let self_signed = SelfSigned::new(&["localhost"]);
     let nobody = "127.0.0.1:1".parse().unwrap();
     for kind in kinds() {
         let address = tunnel(nobody, Some(b"HTTP/1.1 400 Bad Request\r\n\r\n"));
-        let report = report(kind, laboratory.client("localhost"), address, None);
+        let report = report(kind, self_signed.client("localhost"), address, None);
         let [Report::Outcome(1, Ok(false)), Report::Outcome(2, Err(ConnectError::Tls(_))), Report::Closed] = report[..]
         else {
             panic!("{kind}: {report:?}");
@@ -143,11 +143,11 @@ fn plain_text_instead_of_tls_closes_once() {
 
 #[test]
 fn close_during_handshake_reports_failure() {
-    let laboratory = Laboratory::new(&["localhost"]);
+    let self_signed = SelfSigned::new(&["localhost"]);
     let nobody = "127.0.0.1:1".parse().unwrap();
     for kind in kinds() {
         for how in [Close::Graceful, Close::Abort] {
-            let report = report(kind, laboratory.client("localhost"), tunnel(nobody, Some(b"")), Some(how));
+            let report = report(kind, self_signed.client("localhost"), tunnel(nobody, Some(b"")), Some(how));
             let closed = Err(ConnectError::Tls(TlsFailure::Closed));
             let expected = [Report::Outcome(PLAIN.0, Ok(false)), Report::Outcome(SECURED.0, closed), Report::Closed];
             assert_eq!(report, expected, "{kind} {how:?}");

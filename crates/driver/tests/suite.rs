@@ -63,7 +63,7 @@ impl World for Sockets {
             let address = listener.address().tcp().unwrap();
             (listener, address)
         };
-        let tls = (self.transport == Transport::Tls).then(|| common::Laboratory::new(&["127.0.0.1"]));
+        let tls = (self.transport == Transport::Tls).then(|| common::SelfSigned::new(&["127.0.0.1"]));
         if let Some(tls) = &tls {
             listener = listener.with_tls(tls.server());
         }

@@ -14,7 +14,7 @@ use breme_node::{
     Close, CloseReason, ConnectError, ConnectTicket, Connected, Endpoint, ShardId, TlsClientId, TlsFailure,
 };
 use common::{
-    Context, Event, Laboratory, PATIENCE, connect, drain, echo, event_channel, kinds, options, pattern, report_closes,
+    Context, Event, PATIENCE, SelfSigned, connect, drain, echo, event_channel, kinds, options, pattern, report_closes,
     run, serve_secured, settings,
 };
 use rustls::pki_types::pem::PemObject;
@@ -23,17 +23,17 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 type Stream = StreamOwned<ClientConnection, TcpStream>;
 
-fn client_config(laboratory: &Laboratory) -> Arc<ClientConfig> {
+fn client_config(self_signed: &SelfSigned) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(laboratory.certificate.as_bytes()).unwrap()).unwrap();
+    roots.add(CertificateDer::from_pem_slice(self_signed.certificate.as_bytes()).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     Arc::new(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
-fn stranger(laboratory: &Laboratory, address: SocketAddr) -> Stream {
+fn rustls_client(self_signed: &SelfSigned, address: SocketAddr) -> Stream {
     let name = ServerName::try_from("localhost").unwrap();
-    StreamOwned::new(ClientConnection::new(client_config(laboratory), name).unwrap(), connect(address))
+    StreamOwned::new(ClientConnection::new(client_config(self_signed), name).unwrap(), connect(address))
 }
 
 /// The results of a client that connects several times in sequence.
@@ -90,10 +90,10 @@ fn failure(kind: DriverKind, tls: Arc<ClientTls>, address: SocketAddr) -> TlsFai
 
 #[test]
 fn echoes_records_of_other_implementation() {
-    let laboratory = Laboratory::new(&["localhost"]);
+    let self_signed = SelfSigned::new(&["localhost"]);
     for kind in kinds() {
-        let (running, address) = serve_secured(kind, &laboratory.server(), &settings(1), || echo);
-        let mut client = stranger(&laboratory, address);
+        let (running, address) = serve_secured(kind, &self_signed.server(), &settings(1), || echo);
+        let mut client = rustls_client(&self_signed, address);
         let sent = pattern(300_000);
         for piece in sent.chunks(77_777) {
             client.write_all(piece).unwrap();
@@ -113,9 +113,9 @@ fn echoes_records_of_other_implementation() {
 
 #[test]
 fn reassembles_records_cut_into_bytes() {
-    let laboratory = Laboratory::new(&["localhost"]);
+    let self_signed = SelfSigned::new(&["localhost"]);
     for kind in kinds() {
-        let (running, address) = serve_secured(kind, &laboratory.server(), &settings(1), || echo);
+        let (running, address) = serve_secured(kind, &self_signed.server(), &settings(1), || echo);
         let cutter = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = cutter.local_addr().unwrap();
         let cutting = std::thread::spawn(move || {
@@ -126,7 +126,7 @@ fn reassembles_records_cut_into_bytes() {
             cut(server, client);
             up.join().unwrap();
         });
-        let mut client = stranger(&laboratory, at);
+        let mut client = rustls_client(&self_signed, at);
         client.write_all(b"byte by byte").unwrap();
         let mut back = [0; 12];
         client.read_exact(&mut back).unwrap();
@@ -151,11 +151,11 @@ fn cut(mut from: TcpStream, mut to: TcpStream) {
 
 #[test]
 fn distinguishes_close_notify_from_truncation() {
-    let laboratory = Laboratory::new(&["localhost"]);
+    let self_signed = SelfSigned::new(&["localhost"]);
     for kind in kinds() {
         for is_clean in [true, false] {
             let (say, reports) = event_channel();
-            let (running, address) = serve_secured(kind, &laboratory.server(), &settings(1), || {
+            let (running, address) = serve_secured(kind, &self_signed.server(), &settings(1), || {
                 let say = say.clone();
                 move |context, event| {
                     match event {
@@ -166,7 +166,7 @@ fn distinguishes_close_notify_from_truncation() {
                     echo(context, event)
                 }
             });
-            let mut client = stranger(&laboratory, address);
+            let mut client = rustls_client(&self_signed, address);
             client.write_all(b"abc").unwrap();
             client.read_exact(&mut [0; 3]).unwrap();
             if is_clean {
@@ -186,12 +186,12 @@ fn distinguishes_close_notify_from_truncation() {
 
 #[test]
 fn resumes_sessions_unless_disabled() {
-    let laboratory = Laboratory::new(&["127.0.0.1"]);
+    let self_signed = SelfSigned::new(&["127.0.0.1"]);
     for kind in kinds() {
         for version in [TlsVersion::Tls12, TlsVersion::Tls13] {
             for resumption in [true, false] {
-                let (running, address) = serve_secured(kind, &laboratory.server(), &settings(1), || echo);
-                let options = ClientOptions { resumption, version: Some(version), ..options(laboratory.trust()) };
+                let (running, address) = serve_secured(kind, &self_signed.server(), &settings(1), || echo);
+                let options = ClientOptions { resumption, version: Some(version), ..options(self_signed.trust()) };
                 let client = Arc::new(ClientTls::new("127.0.0.1", &options).unwrap());
                 let outcomes = outcomes(kind, Arc::clone(&client), address, 3);
                 let resumed: Vec<bool> = outcomes.iter().map(|it| it.unwrap().handshake.unwrap().is_resumed).collect();
@@ -210,16 +210,16 @@ fn resumes_sessions_unless_disabled() {
 
 #[test]
 fn certificate_errors_are_distinct() {
-    let laboratory = Laboratory::new(&["127.0.0.1"]);
+    let self_signed = SelfSigned::new(&["127.0.0.1"]);
     let stale =
-        Laboratory::with_parameters(&["127.0.0.1"], |params| params.not_after = rcgen::date_time_ymd(2001, 1, 1));
+        SelfSigned::with_parameters(&["127.0.0.1"], |params| params.not_after = rcgen::date_time_ymd(2001, 1, 1));
     let early =
-        Laboratory::with_parameters(&["127.0.0.1"], |params| params.not_before = rcgen::date_time_ymd(4000, 1, 1));
-    let authority = Laboratory::with_parameters(&["127.0.0.1"], |params| {
+        SelfSigned::with_parameters(&["127.0.0.1"], |params| params.not_before = rcgen::date_time_ymd(4000, 1, 1));
+    let authority = SelfSigned::with_parameters(&["127.0.0.1"], |params| {
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
     });
     for kind in kinds() {
-        let against = |server: &Laboratory, client: Arc<ClientTls>| {
+        let against = |server: &SelfSigned, client: Arc<ClientTls>| {
             let (running, address) = serve_secured(kind, &server.server(), &settings(1), || echo);
             let outcome = outcomes(kind, client, address, 1);
             drain(running);
@@ -229,19 +229,19 @@ fn certificate_errors_are_distinct() {
             })
         };
         let of = |host: &str, trust: Trust| Arc::new(ClientTls::new(host, &options(trust)).unwrap());
-        assert_eq!(against(&laboratory, laboratory.client("127.0.0.1")), Ok(()));
-        assert_eq!(against(&laboratory, laboratory.client("127.0.0.2")), Err(TlsFailure::WrongHost));
-        assert_eq!(against(&laboratory, stale.client("127.0.0.1")), Err(TlsFailure::UnknownAuthority));
-        assert_eq!(against(&laboratory, of("127.0.0.1", Trust::system())), Err(TlsFailure::UnknownAuthority));
+        assert_eq!(against(&self_signed, self_signed.client("127.0.0.1")), Ok(()));
+        assert_eq!(against(&self_signed, self_signed.client("127.0.0.2")), Err(TlsFailure::WrongHost));
+        assert_eq!(against(&self_signed, stale.client("127.0.0.1")), Err(TlsFailure::UnknownAuthority));
+        assert_eq!(against(&self_signed, of("127.0.0.1", Trust::system())), Err(TlsFailure::UnknownAuthority));
         assert_eq!(against(&stale, stale.client("127.0.0.1")), Err(TlsFailure::Expired));
         assert_eq!(against(&early, early.client("127.0.0.1")), Err(TlsFailure::NotYetValid));
-        for server in [&laboratory, &stale, &early, &authority] {
+        for server in [&self_signed, &stale, &early, &authority] {
             assert_eq!(against(server, of("other.example", Trust::AcceptAny)), Ok(()));
         }
         // As made by `openssl req -x509`.
         assert_eq!(against(&authority, authority.client("127.0.0.1")), Ok(()));
         assert_eq!(against(&authority, authority.client("127.0.0.2")), Err(TlsFailure::WrongHost));
-        assert_eq!(against(&authority, laboratory.client("127.0.0.1")), Err(TlsFailure::UnknownAuthority));
+        assert_eq!(against(&authority, self_signed.client("127.0.0.1")), Err(TlsFailure::UnknownAuthority));
     }
 }
 
@@ -255,9 +255,9 @@ fn impostor(does: impl FnOnce(TcpStream) + Send + 'static) -> SocketAddr {
 
 #[test]
 fn detects_servers_without_tls() {
-    let laboratory = Laboratory::new(&["127.0.0.1"]);
+    let self_signed = SelfSigned::new(&["127.0.0.1"]);
     for kind in kinds() {
-        let client = || laboratory.client("127.0.0.1");
+        let client = || self_signed.client("127.0.0.1");
         let clear = impostor(|mut stream| {
             stream.read_exact(&mut [0; 100]).unwrap();
             stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n").unwrap();
@@ -277,13 +277,13 @@ fn detects_servers_without_tls() {
 
 #[test]
 fn silent_server_hits_connect_timeout() {
-    let laboratory = Laboratory::new(&["127.0.0.1"]);
+    let self_signed = SelfSigned::new(&["127.0.0.1"]);
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap();
     for kind in kinds() {
         let (say, reports) = event_channel();
         let hasty = DriverSettings {
-            tls_clients: vec![laboratory.client("127.0.0.1")].into(),
+            tls_clients: vec![self_signed.client("127.0.0.1")].into(),
             connect_timeout: Duration::from_millis(30),
             ..settings(1)
         };
@@ -323,10 +323,10 @@ fn answer_to(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
 
 #[test]
 fn rejects_clients_without_tls() {
-    let laboratory = Laboratory::new(&["localhost"]);
+    let self_signed = SelfSigned::new(&["localhost"]);
     for kind in kinds() {
         let (say, reports) = event_channel();
-        let tls = laboratory.server().with_plaintext_response(&b"speak TLS"[..]);
+        let tls = self_signed.server().with_plaintext_response(&b"speak TLS"[..]);
         // A thread for each connection: one that has not yet seen the end of its client is no pressure.
         let (running, address) = serve_secured(kind, &tls, &settings(4), || {
             let say = say.clone();
@@ -361,10 +361,10 @@ fn drain_all<N>(running: DriverHandle<N>, failed: u64) {
 
 #[test]
 fn handshake_timeout_drops_connection() {
-    let laboratory = Laboratory::new(&["localhost"]);
+    let self_signed = SelfSigned::new(&["localhost"]);
     for kind in kinds() {
         let hasty = DriverSettings { handshake_timeout: Duration::from_millis(30), ..settings(1) };
-        let (running, address) = serve_secured(kind, &laboratory.server(), &hasty, || |_, event| panic_at(&event));
+        let (running, address) = serve_secured(kind, &self_signed.server(), &hasty, || |_, event| panic_at(&event));
         let mut slow = connect(address);
         slow.write_all(&[22, 3, 1]).unwrap(); // and nothing more
         assert_eq!(slow.read(&mut [0]).unwrap_or(0), 0, "{kind}");
@@ -379,7 +379,7 @@ fn panic_at(event: &Event<'_>) -> usize {
 
 #[test]
 fn certificate_replacement_keeps_connections() {
-    let (first, second) = (Laboratory::new(&["localhost"]), Laboratory::new(&["localhost"]));
+    let (first, second) = (SelfSigned::new(&["localhost"]), SelfSigned::new(&["localhost"]));
     for kind in kinds() {
         let tls = first.server();
         let (running, address) = serve_secured(kind, &tls, &settings(4), || echo);
@@ -387,13 +387,13 @@ fn certificate_replacement_keeps_connections() {
             client.write_all(b"hello")?;
             client.read_exact(&mut [0; 5])
         };
-        let mut before = stranger(&first, address);
+        let mut before = rustls_client(&first, address);
         greet(&mut before).unwrap();
         tls.replace(&second.identity());
         greet(&mut before).unwrap();
-        let mut after = stranger(&second, address);
+        let mut after = rustls_client(&second, address);
         greet(&mut after).unwrap();
-        assert!(greet(&mut stranger(&first, address)).is_err(), "{kind}: the old certificate is still shown");
+        assert!(greet(&mut rustls_client(&first, address)).is_err(), "{kind}: the old certificate is still shown");
         for mut client in [before, after] {
             client.conn.send_close_notify();
             client.flush().unwrap();
@@ -415,10 +415,10 @@ fn wait_for_bytes(socket: &TcpStream) {
 
 #[test]
 fn drain_completes_handshakes() {
-    let laboratory = Laboratory::new(&["localhost"]);
+    let self_signed = SelfSigned::new(&["localhost"]);
     for kind in kinds() {
         let (say, reports) = event_channel();
-        let (running, address) = serve_secured(kind, &laboratory.server(), &settings(1), || {
+        let (running, address) = serve_secured(kind, &self_signed.server(), &settings(1), || {
             let say = say.clone();
             move |context, event| {
                 match event {
@@ -429,7 +429,7 @@ fn drain_completes_handshakes() {
                 echo(context, event)
             }
         });
-        let mut client = stranger(&laboratory, address);
+        let mut client = rustls_client(&self_signed, address);
         client.conn.write_tls(&mut client.sock).unwrap(); // the hello
         wait_for_bytes(&client.sock); // the server's flight is here: the handshake is under way
         running.stopper().drain();
@@ -449,12 +449,12 @@ const BROKEN_RECORD: [u8; 25] =
 
 #[test]
 fn broken_record_sends_alert() {
-    let laboratory = Laboratory::new(&["localhost"]);
+    let self_signed = SelfSigned::new(&["localhost"]);
     for kind in kinds() {
         let (say, reports) = event_channel();
         let (running, address) =
-            serve_secured(kind, &laboratory.server(), &settings(1), || report_closes(say.clone(), echo));
-        let mut client = stranger(&laboratory, address);
+            serve_secured(kind, &self_signed.server(), &settings(1), || report_closes(say.clone(), echo));
+        let mut client = rustls_client(&self_signed, address);
         client.write_all(b"abc").unwrap();
         client.read_exact(&mut [0; 3]).unwrap();
         client.sock.write_all(&BROKEN_RECORD).unwrap();
@@ -473,12 +473,12 @@ fn alert_follows_encrypted_records() {
     const BROUGHT_BYTES: usize = 64 * 1024;
     /// Header, type and tag (RFC 8446, 5.2).
     const RECORD_OVERHEAD: usize = 5 + 1 + 16;
-    let laboratory = Laboratory::new(&["localhost"]);
+    let self_signed = SelfSigned::new(&["localhost"]);
     for kind in kinds() {
         let (go, gone) = std::sync::mpsc::channel();
         let mut gone = Some(gone);
         let (say, reports) = event_channel();
-        let (running, address) = serve_secured(kind, &laboratory.server(), &settings(1), || {
+        let (running, address) = serve_secured(kind, &self_signed.server(), &settings(1), || {
             let (gone, say) = (gone.take().unwrap(), say.clone());
             move |context: &mut Context<'_>, event: Event<'_>| {
                 let Event::Received(id, received) = event else { return 0 };
@@ -490,7 +490,7 @@ fn alert_follows_encrypted_records() {
                 received.bytes.len()
             }
         });
-        let mut client = stranger(&laboratory, address);
+        let mut client = rustls_client(&self_signed, address);
         client.write_all(b"a").unwrap();
         client.read_exact(&mut [0]).unwrap();
         client.write_all(b"wait").unwrap();
@@ -517,10 +517,10 @@ fn alert_follows_encrypted_records() {
 #[test]
 fn unsent_records_are_sent_later() {
     const ANSWER_BYTES: usize = 14_000;
-    let laboratory = Laboratory::new(&["localhost"]);
+    let self_signed = SelfSigned::new(&["localhost"]);
     for kind in kinds() {
         let (say, reports) = event_channel();
-        let (running, address) = serve_secured(kind, &laboratory.server(), &settings(1), || {
+        let (running, address) = serve_secured(kind, &self_signed.server(), &settings(1), || {
             let (say, mut number) = (say.clone(), 0_u8);
             move |context: &mut Context<'_>, event: Event<'_>| match event {
                 Event::Received(id, received) => {
@@ -541,7 +541,7 @@ fn unsent_records_are_sent_later() {
                 _ => 0,
             }
         });
-        let mut client = stranger(&laboratory, address);
+        let mut client = rustls_client(&self_signed, address);
         let mut requests = 0;
         while requests == 0 || reports.next() == "answered" {
             client.write_all(b"x").unwrap();

@@ -272,12 +272,12 @@ pub fn pattern(length: usize) -> Vec<u8> {
 }
 
 /// A self-signed certificate for some names, with its servers and clients.
-pub struct Laboratory {
+pub struct SelfSigned {
     pub certificate: String,
     pub key: String,
 }
 
-impl Laboratory {
+impl SelfSigned {
     pub fn new(names: &[&str]) -> Self {
         Self::with_parameters(names, |_| {})
     }
