@@ -1,7 +1,8 @@
-//! Accepting connections: errors, and the backlog of a full shard.
+//! The accept loop: its errors, and the backlog of a full shard.
 
 use std::io::{self, ErrorKind};
-use std::os::fd::AsFd;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use breme_base::Instant;
@@ -47,6 +48,29 @@ impl AcceptError {
             _ => Self::Pause,
         }
     }
+}
+
+/// The accept loop: passes connections to `handle` with the addresses of their peers, until `count_max` were tried or
+/// `handle` returns false. Returns the error that ended it before; [`AcceptError::Connection`] does not.
+pub(crate) fn accept_connections(
+    listener: &ListeningSocket,
+    count_max: usize,
+    mut handle: impl FnMut(OwnedFd, Option<SocketAddr>) -> bool,
+) -> Option<AcceptError> {
+    for _ in 0..count_max {
+        match listener.accept() {
+            Ok((socket, peer)) => {
+                if !handle(socket, peer) {
+                    return None;
+                }
+            }
+            Err(error) => match AcceptError::from_io(&error) {
+                AcceptError::Connection => {}
+                error => return Some(error),
+            },
+        }
+    }
+    None
 }
 
 /// How often the backlog of a full shard is checked: since it does not accept, the kernel reports no new connection.

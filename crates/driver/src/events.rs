@@ -14,7 +14,7 @@ use mio::event::Event;
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Registry, Token};
 
-use crate::accept::{ACCEPT_PAUSE, AcceptBacklog, AcceptError, has_waiting};
+use crate::accept::{ACCEPT_PAUSE, AcceptBacklog, AcceptError, accept_connections, has_waiting};
 use crate::control::{LiveCounters, StopMode};
 use crate::engine::{Engine, Readiness};
 use crate::io_backend::IoBackend;
@@ -246,26 +246,23 @@ impl EventListener {
         count_max: usize,
         connections_max: usize,
     ) -> Result<(), AcceptPaused> {
-        for _ in 0..count_max {
-            if engine.connection_count() >= connections_max || engine.is_exiting() {
-                break;
+        let may_accept =
+            |engine: &Engine<N, ReadinessBackend>| engine.connection_count() < connections_max && !engine.is_exiting();
+        if !may_accept(engine) {
+            return Ok(());
+        }
+        let listener = self.id;
+        let error = accept_connections(&self.socket, count_max, |socket, peer| {
+            engine.handle_accepted(socket, Accepted { listener, peer });
+            may_accept(engine)
+        });
+        match error {
+            Some(AcceptError::WouldBlock) => self.is_pending = false,
+            Some(AcceptError::Pause) => {
+                LiveCounters::add(&engine.counters().accepts_failed);
+                return Err(AcceptPaused);
             }
-            match self.socket.accept() {
-                Ok((socket, peer)) => {
-                    engine.handle_accepted(socket, Accepted { listener: self.id, peer });
-                }
-                Err(error) => match AcceptError::from_io(&error) {
-                    AcceptError::WouldBlock => {
-                        self.is_pending = false;
-                        break;
-                    }
-                    AcceptError::Connection => {}
-                    AcceptError::Pause => {
-                        LiveCounters::add(&engine.counters().accepts_failed);
-                        return Err(AcceptPaused);
-                    }
-                },
-            }
+            _ => {}
         }
         Ok(())
     }

@@ -25,7 +25,7 @@ use bytes::Bytes;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 
-use crate::accept::{ACCEPT_PAUSE, AcceptBacklog, AcceptError, has_waiting};
+use crate::accept::{ACCEPT_PAUSE, AcceptBacklog, AcceptError, accept_connections, has_waiting};
 use crate::connection::{BreakWatch, Connection, ConnectionPhase, Receive};
 use crate::control::{Control, LiveCounters, ShardWaker, StopMode};
 use crate::engine::{Engine, Readiness, ReceiveCompletion};
@@ -403,17 +403,13 @@ impl UringLoop {
 
     /// Connections in the backlog are established: closing the listener would reset them.
     fn accept_backlog<N: Node>(&self, engine: &mut Engine<N, UringBackend>) {
+        let backlog = engine.settings().backlog as usize;
         for listener in &self.listeners {
-            for _ in 0..engine.settings().backlog {
-                match listener.socket.accept() {
-                    Ok((socket, peer)) => {
-                        engine.handle_accepted(socket, Accepted { listener: listener.id, peer });
-                    }
-                    Err(error) if AcceptError::from_io(&error) == AcceptError::Connection => {}
-                    // The backlog is empty, or descriptors are short, which is final on stop.
-                    Err(_) => break,
-                }
-            }
+            // On stop, a shortage of descriptors is final.
+            accept_connections(&listener.socket, backlog, |socket, peer| {
+                engine.handle_accepted(socket, Accepted { listener: listener.id, peer });
+                true
+            });
         }
     }
 }

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags};
 
 use super::handoff::Handoff;
 use super::poll;
-use crate::accept::{ACCEPT_PAUSE, AcceptError};
+use crate::accept::{ACCEPT_PAUSE, AcceptError, accept_connections};
 use crate::control::{Control, LiveCounters, StopMode};
 
 /// Threads woken per round: idle ones sleep and must be woken to close their connections, but waking a large pool at
@@ -59,7 +59,7 @@ impl Acceptor {
                 breme_sys::trim_heap();
             }
             for index in self.wait(now, [wake_again, trim_again]) {
-                if self.accept(ListenerId(index), 1) == AcceptError::Pause {
+                if self.accept(ListenerId(index), 1) == Some(AcceptError::Pause) {
                     self.accept_again = Some(self.clock.now() + ACCEPT_PAUSE);
                 }
             }
@@ -90,21 +90,15 @@ impl Acceptor {
         ready.map(|(index, _)| index).collect()
     }
 
-    fn accept(&self, id: ListenerId, count_max: usize) -> AcceptError {
-        for _ in 0..count_max {
-            match self.listeners[id.0].accept() {
-                Ok((socket, peer)) => self.handoff.put(socket, Accepted { listener: id, peer }),
-                Err(error) => match AcceptError::from_io(&error) {
-                    AcceptError::Connection => {}
-                    AcceptError::WouldBlock => break,
-                    AcceptError::Pause => {
-                        self.count_failure();
-                        return AcceptError::Pause;
-                    }
-                },
-            }
+    fn accept(&self, id: ListenerId, count_max: usize) -> Option<AcceptError> {
+        let error = accept_connections(&self.listeners[id.0], count_max, |socket, peer| {
+            self.handoff.put(socket, Accepted { listener: id, peer });
+            true
+        });
+        if error == Some(AcceptError::Pause) {
+            self.count_failure();
         }
-        AcceptError::WouldBlock
+        error
     }
 
     /// Counted at the first shard, since the acceptor belongs to none.
