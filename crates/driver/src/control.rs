@@ -98,6 +98,14 @@ impl Control {
         &self.mailbox(shard).expect("every shard has a mailbox from the start").counters
     }
 
+    /// The wake descriptor of a shard of `threads` or `uring`.
+    pub(crate) fn wake_fd(&self, shard: ShardId) -> Option<&WakeFd> {
+        match &self.mailbox(shard)?.waker {
+            ShardWaker::Fd(wake_fd) => Some(wake_fd),
+            ShardWaker::Events(_) => None,
+        }
+    }
+
     pub(crate) fn mailbox(&self, shard: ShardId) -> Option<&Mailbox> {
         self.mailboxes.get(shard.0)
     }

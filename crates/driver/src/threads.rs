@@ -30,7 +30,7 @@ pub(crate) use handoff::Handoff;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::connection::Connection;
-use crate::control::{Control, ShardWaker, StopMode};
+use crate::control::{Control, StopMode};
 use crate::engine::{Engine, Readiness};
 use crate::io_backend::IoBackend;
 use crate::socket::Socket;
@@ -151,9 +151,7 @@ impl PoolThread {
         let timeout = engine.time_to_wait(self.grace_end);
         let is_long = engine.has_buffers() && timeout.is_none_or(|timeout| timeout > BUFFERS_RELEASE_AFTER);
         let timeout = if is_long { Some(BUFFERS_RELEASE_AFTER) } else { timeout };
-        let Some(ShardWaker::Fd(wake_fd)) = self.control.mailbox(self.shard).map(|mailbox| &mailbox.waker) else {
-            return false;
-        };
+        let Some(wake_fd) = self.control.wake_fd(self.shard) else { return false };
         let receive_bytes_max = engine.settings().receive_bytes_max;
         let mut poll_list = Vec::with_capacity(1 + engine.connection_count());
         poll_list.push(PollFd::new(wake_fd, PollFlags::IN));

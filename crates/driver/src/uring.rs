@@ -27,7 +27,7 @@ use rustix::io::Errno;
 
 use crate::accept::{ACCEPT_PAUSE, AcceptBacklog, AcceptError, accept_connections, has_waiting};
 use crate::connection::{BreakWatch, Connection, ConnectionPhase, Receive};
-use crate::control::{Control, LiveCounters, ShardWaker, StopMode};
+use crate::control::{Control, LiveCounters, StopMode};
 use crate::engine::{Engine, Readiness, ReceiveCompletion};
 use crate::io_backend::IoBackend;
 use crate::socket::{Socket, reason};
@@ -286,7 +286,7 @@ impl UringLoop {
     }
 
     fn watch_wake_fd<N: Node>(&self, engine: &mut Engine<N, UringBackend>) {
-        if let Some(ShardWaker::Fd(wake_fd)) = self.control.mailbox(self.shard).map(|mailbox| &mailbox.waker) {
+        if let Some(wake_fd) = self.control.wake_fd(self.shard) {
             engine.backend.ring.watch(wake_fd.as_fd(), PollEvent::Readable, WAKE_KEY);
         }
     }
@@ -307,7 +307,7 @@ impl UringLoop {
     }
 
     fn drain_wake_fd<N: Node>(&self, engine: &mut Engine<N, UringBackend>, has_more: bool) {
-        if let Some(ShardWaker::Fd(wake_fd)) = self.control.mailbox(self.shard).map(|mailbox| &mailbox.waker) {
+        if let Some(wake_fd) = self.control.wake_fd(self.shard) {
             wake_fd.drain();
         }
         if !has_more {

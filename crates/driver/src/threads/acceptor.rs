@@ -161,9 +161,7 @@ mod tests {
 
     fn woken(control: &Control) -> Vec<usize> {
         let is_woken = |&index: &usize| {
-            let Some(ShardWaker::Fd(wake_fd)) = control.mailbox(ShardId(index)).map(|mailbox| &mailbox.waker) else {
-                return false;
-            };
+            let Some(wake_fd) = control.wake_fd(ShardId(index)) else { return false };
             let mut event = [PollFd::new(wake_fd, PollFlags::IN)];
             poll(&mut event, Some(Duration::ZERO)).unwrap();
             let is_woken = !event[0].revents().is_empty();
