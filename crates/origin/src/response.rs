@@ -173,11 +173,11 @@ const fn error_text(status: u16) -> &'static [u8] {
         400 => b"400 Bad Request: the path is not valid.\n",
         403 => b"403 Forbidden: the file is not readable.\n",
         404 => b"404 Not Found: no such resource.\n",
-        405 => b"405 Method Not Allowed: see the Allow header.\n",
+        405 => b"405 Method Not Allowed: the Allow header lists the methods.\n",
         412 => b"412 Precondition Failed: the precondition of the request is false.\n",
-        416 => b"416 Range Not Satisfiable: see the Content-Range header for the length.\n",
+        416 => b"416 Range Not Satisfiable: the Content-Range header has the length.\n",
         501 => b"501 Not Implemented: this server does not support the method.\n",
-        503 => b"503 Service Unavailable: the server is out of file descriptors or memory; retry later.\n",
-        _ => b"500 Internal Server Error: file system error.\n",
+        503 => b"503 Service Unavailable: the server is short of resources; retry later.\n",
+        _ => b"500 Internal Server Error: the file system failed.\n",
     }
 }
