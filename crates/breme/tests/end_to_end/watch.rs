@@ -109,7 +109,7 @@ fn outages_of_a_frozen_and_a_stopped_server() {
     let alerts = folder.path().join("alerts.jsonl");
     let more = format!("[alert]\ndown_after = 1\nfile = '{}'\n", alerts.display());
     let mut watch = Watch::start(&file(folder.path(), &one_target(&site, &more)), &[]);
-    assert!(watch.line().starts_with("watching 1 target every 1 s, journal in "));
+    assert!(watch.line().starts_with("watching 1 target every 2 s, journal in "));
     let report = watch.until("up", |report| up(report) >= 2);
     assert!(number(&report, "/targets/0/resources/memory_bytes") > 1 << 20, "{report:#}");
     assert!(number(&report, "/targets/0/resources/descriptors") > 3);
