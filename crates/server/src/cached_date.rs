@@ -30,10 +30,12 @@ impl CachedDate {
         self
     }
 
+    /// The second of the last reading.
     pub const fn second(&self) -> UnixSeconds {
         self.second
     }
 
+    /// The value of Date at the last reading.
     pub const fn text(&self) -> &[u8; 29] {
         &self.text
     }

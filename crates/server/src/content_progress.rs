@@ -20,6 +20,7 @@ impl ContentProgress {
         Self { began: now, last: now, bytes: 0 }
     }
 
+    /// Counts bytes that arrived at `now`.
     pub fn add(&mut self, now: Instant, bytes: usize) {
         self.last = now;
         self.bytes += bytes as u64;

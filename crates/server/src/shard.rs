@@ -106,6 +106,7 @@ impl ServerShard {
         }
     }
 
+    /// When a timer of a connection expires, or the pressure rises.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.timers.next().into_iter().chain(self.pressure.rises_at()).min()
     }

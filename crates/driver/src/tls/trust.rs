@@ -21,6 +21,7 @@ pub enum Trust {
     AcceptAny,
 }
 
+/// The certificates of [`Trust::Authorities`].
 #[derive(Debug)]
 pub struct Authorities {
     roots: Arc<RootCertStore>,
