@@ -11,7 +11,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use breme_sys::{RootError, SiteRoot};
+use breme_sys::{RootDirectory, RootError};
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
@@ -26,7 +26,7 @@ pub use limits::{
 /// Transforms the documents of a folder with the stylesheets of the same folder.
 #[derive(Debug)]
 pub struct Transformer {
-    folder: Arc<SiteRoot>,
+    folder: Arc<RootDirectory>,
     limits: TransformerLimits,
     /// One permit for each waiting or running transformation.
     places: Arc<Semaphore>,
@@ -49,7 +49,7 @@ impl Transformer {
     /// If the folder cannot be opened or xsltproc cannot be started.
     pub fn new(folder: &Path, limits: TransformerLimits) -> io::Result<Self> {
         let with_folder = |error| io::Error::new(io::Error::kind(&error), format!("{}: {error}", folder.display()));
-        let root = SiteRoot::open_folder(folder, false).map_err(with_folder)?;
+        let root = RootDirectory::open_folder(folder, false).map_err(with_folder)?;
         process::check_program()?;
         Ok(Self {
             folder: Arc::new(root),
@@ -78,7 +78,7 @@ impl Transformer {
 }
 
 fn transform(
-    folder: &SiteRoot,
+    folder: &RootDirectory,
     limits: TransformerLimits,
     style: &str,
     document: &str,
@@ -95,7 +95,7 @@ fn transform(
     Ok(Transformed { media_type: stylesheet.output.media_type(&result), content: result.into() })
 }
 
-fn read(folder: &SiteRoot, name: &str, bytes_max: usize) -> Result<String, TransformError> {
+fn read(folder: &RootDirectory, name: &str, bytes_max: usize) -> Result<String, TransformError> {
     let (file, metadata) = folder.open(name).map_err(|error| match error {
         RootError::NotFound => TransformError::NotFound(name.to_owned()),
         RootError::Forbidden => TransformError::Forbidden(name.to_owned()),

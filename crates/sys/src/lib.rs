@@ -54,7 +54,7 @@ pub use listener::ListeningSocket;
 pub use memory::{limit_retained_memory, trim_heap};
 pub use precise_wait::{set_min_timer_slack, wait_until_readable};
 pub use resolver::resolve;
-pub use root::{FoundEntries, FoundEntry, RootError, SiteRoot};
+pub use root::{FoundEntries, FoundEntry, RootDirectory, RootError};
 pub use socket::{connect, connect_outcome, new_unconnected, reset_on_close, unacknowledged_bytes};
 pub use suspend::suspend_process;
 pub use timestamps::{ReceiveTimestamp, TimestampConverter, enable_timestamps, receive_with_timestamp};

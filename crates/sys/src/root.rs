@@ -21,7 +21,7 @@ const RESOLVE_ATTEMPTS_MAX: usize = 8;
 
 /// An open directory and its rules for opening files.
 #[derive(Debug)]
-pub struct SiteRoot {
+pub struct RootDirectory {
     folder: OwnedFd,
     follow_links: bool,
     resolver: PathResolver,
@@ -83,7 +83,7 @@ impl From<Errno> for RootError {
     }
 }
 
-impl SiteRoot {
+impl RootDirectory {
     /// With `follow_links`, symbolic links are followed if they stay below the directory (only where the kernel can
     /// check it).
     ///
@@ -234,15 +234,15 @@ mod tests {
         (around, site)
     }
 
-    fn roots(follow_links: bool) -> (tempfile::TempDir, Vec<SiteRoot>) {
+    fn roots(follow_links: bool) -> (tempfile::TempDir, Vec<RootDirectory>) {
         let (around, path) = site();
-        let by_kernel = SiteRoot::open_folder(&path, follow_links).unwrap();
+        let by_kernel = RootDirectory::open_folder(&path, follow_links).unwrap();
         let by_steps =
-            SiteRoot { resolver: PathResolver::Steps, ..SiteRoot::open_folder(&path, follow_links).unwrap() };
+            RootDirectory { resolver: PathResolver::Steps, ..RootDirectory::open_folder(&path, follow_links).unwrap() };
         (around, vec![by_kernel, by_steps])
     }
 
-    fn read(root: &SiteRoot, name: &str) -> Result<String, RootError> {
+    fn read(root: &RootDirectory, name: &str) -> Result<String, RootError> {
         let (mut file, metadata) = root.open(name)?;
         assert!(metadata.is_file());
         let mut content = String::new();
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn lists_openable_entries() {
-        let names = |root: &SiteRoot, name| {
+        let names = |root: &RootDirectory, name| {
             let mut names: Vec<String> =
                 root.list(name, 100).unwrap().entries.into_iter().map(|entry| entry.name).collect();
             names.sort_unstable();
@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn root_must_be_a_directory() {
         let (around, _) = site();
-        assert!(SiteRoot::open_folder(&around.path().join("secret"), false).is_err());
-        assert!(SiteRoot::open_folder(&around.path().join("none"), false).is_err());
+        assert!(RootDirectory::open_folder(&around.path().join("secret"), false).is_err());
+        assert!(RootDirectory::open_folder(&around.path().join("none"), false).is_err());
     }
 }

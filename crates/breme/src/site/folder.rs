@@ -5,15 +5,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use breme_origin::{DirectoryEntry, DirectoryListing, FileContent, FileStamp, OpenError, OpenedFile, Root};
-use breme_sys::{FoundEntry, RootError, SiteRoot};
+use breme_sys::{FoundEntry, RootDirectory, RootError};
 
 /// A folder of the operating system; no path leads outside.
 #[derive(Debug)]
-pub struct Folder(SiteRoot);
+pub struct Folder(RootDirectory);
 
 impl Folder {
     pub fn open(path: &Path, follow_symlinks: bool) -> io::Result<Self> {
-        SiteRoot::open_folder(path, follow_symlinks).map(Self)
+        RootDirectory::open_folder(path, follow_symlinks).map(Self)
     }
 }
 

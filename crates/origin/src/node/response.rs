@@ -15,12 +15,12 @@ impl Context<'_> {
         self.server.announce_close(self.now, self.connection, &self.counts.evicted);
         let status = response.status;
         let (http, id) = (&mut self.connection.http, self.connection.id);
-        let progress_of_send = send::begin(response, &self.site.lines, self.date.text(), http, id, self.actions);
-        self.advance(status, progress_of_send);
+        let progress = send::begin(response, &self.site.lines, self.date.text(), http, id, self.actions);
+        self.advance(status, progress);
     }
 
-    pub(super) fn advance(&mut self, status: u16, progress_of_send: SendProgress) {
-        match progress_of_send {
+    pub(super) fn advance(&mut self, status: u16, progress: SendProgress) {
+        match progress {
             SendProgress::Complete { content_bytes } => self.finish(status, content_bytes),
             SendProgress::Pattern { sent, length } => {
                 self.connection.state.stage = RequestStage::Pattern { sent, length };
@@ -73,7 +73,7 @@ impl Context<'_> {
             }
             self.begin_echo(echo);
         }
-        self.echo_piece(echo.length, bytes);
+        self.send_echoed(echo.length, bytes);
     }
 
     fn begin_echo(&mut self, echo: &mut Echo) {
@@ -86,10 +86,10 @@ impl Context<'_> {
         let _ = writer.end();
         echo.has_begun = true;
         let held = std::mem::take(&mut echo.held);
-        self.echo_piece(echo.length, &held);
+        self.send_echoed(echo.length, &held);
     }
 
-    fn echo_piece(&mut self, length: Option<u64>, bytes: &[u8]) {
+    fn send_echoed(&mut self, length: Option<u64>, bytes: &[u8]) {
         self.content_bytes += bytes.len() as u64;
         let out = self.actions.send(self.connection.id);
         match length {

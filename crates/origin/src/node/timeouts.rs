@@ -84,8 +84,8 @@ impl Context<'_> {
             return;
         }
         let (http, id) = (&mut self.connection.http, self.connection.id);
-        let progress_of_send = send::send_pattern(sent, length, http, id, self.actions);
-        self.advance(200, progress_of_send);
+        let progress = send::send_pattern(sent, length, http, id, self.actions);
+        self.advance(200, progress);
         self.continue_connection();
     }
 }
