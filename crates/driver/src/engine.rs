@@ -104,7 +104,7 @@ pub(crate) struct Engine<N, B> {
     stop_deadline: Option<Instant>,
     /// Tolerated lateness of the node's deadline, in addition to wake-up latency.
     slack: Duration,
-    /// For a node that [needs arrival times](Node::times_arrivals).
+    /// For a node that [needs arrival times](Node::needs_arrival_times).
     timestamps: Option<TimestampConverter>,
     /// See [`Node::is_full_duplex`].
     is_full_duplex: bool,
@@ -127,7 +127,7 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
         clock: Clock,
         shared: (Arc<DriverSettings>, Arc<Control>),
     ) -> Self {
-        let timestamps = node.times_arrivals().then(|| TimestampConverter::new(clock));
+        let timestamps = node.needs_arrival_times().then(|| TimestampConverter::new(clock));
         let is_full_duplex = node.is_full_duplex();
         Self {
             backend,

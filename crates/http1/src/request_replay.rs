@@ -232,8 +232,8 @@ mod tests {
     /// Misses twice, then inserts.
     fn insert(table: &mut ReplayCache<u32, SLOTS>, name: &str, number: u32, bytes: usize) -> Option<usize> {
         let head = head(name);
-        let comes = [(); 2].map(|()| table.should_insert(&head, |_| false));
-        assert_eq!(comes, [false, true]);
+        let should_insert = [(); 2].map(|()| table.should_insert(&head, |_| false));
+        assert_eq!(should_insert, [false, true]);
         table.insert(&head, number, bytes)
     }
 
@@ -261,17 +261,17 @@ mod tests {
 
     /// Looks up `count` requests, the nth named by `number(n)`; returns the numbers of hits and insertions.
     fn read(table: &mut ReplayCache<u32, SLOTS>, count: u32, mut number: impl FnMut(u32) -> u32) -> (u32, u32) {
-        let (mut found, mut learnt) = (0, 0);
+        let (mut found, mut inserted) = (0, 0);
         for index in 0..count {
             let head = head(&number(index).to_string());
             let is_found = value(table, &head).is_some();
             found += u32::from(is_found);
             if !is_found && table.should_insert(&head, |_| false) {
                 table.insert(&head, index, 0);
-                learnt += 1;
+                inserted += 1;
             }
         }
-        (found, learnt)
+        (found, inserted)
     }
 
     #[test]

@@ -230,7 +230,7 @@ impl Node for Load {
         Some(phase_ends.min(timer).min(lingering).min(self.interval_ends).min(arrival))
     }
 
-    fn times_arrivals(&self) -> bool {
+    fn needs_arrival_times(&self) -> bool {
         true
     }
 

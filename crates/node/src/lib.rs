@@ -124,7 +124,7 @@ pub trait Node {
     ///
     /// If such a node also has a deadline slack, it gets all bytes received until its deadline together, and is not
     /// woken for each arrival.
-    fn times_arrivals(&self) -> bool {
+    fn needs_arrival_times(&self) -> bool {
         false
     }
 
@@ -151,7 +151,7 @@ pub struct Received<'a> {
     /// The peer has ended its sending after these bytes (it may still receive).
     pub ended: bool,
     /// When the last of the bytes arrived: the instant of the call, or before it if the driver
-    /// [knows](Node::times_arrivals).
+    /// [knows](Node::needs_arrival_times).
     pub arrived_at: Instant,
 }
 

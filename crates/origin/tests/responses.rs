@@ -218,9 +218,9 @@ fn serves_precompressed_siblings() {
 fn large_files_are_not_copied() {
     let mut peer = Peer::new(&site_of_files());
     peer.send(request("GET", "/digits", &[]));
-    assert_eq!(peer.handed_over, 0);
+    assert_eq!(peer.uncopied_count, 0);
     peer.send(request("GET", "/large", &[]));
-    assert_eq!((peer.handed_over, peer.responses()[1].body.len()), (1, 10_000));
+    assert_eq!((peer.uncopied_count, peer.responses()[1].body.len()), (1, 10_000));
 }
 
 #[test]

@@ -121,7 +121,7 @@ fn sends_large_files_from_disk() {
     let mut peer = Peer::new(&site);
     peer.send(request("GET", "/in/large", &[]) + &request("GET", "/in/large", &["Range: bytes=1-2,199999-"]));
     let responses = peer.responses();
-    assert_eq!((responses[0].status, responses[0].body.len(), peer.handed_over), (200, 200_000, 3));
+    assert_eq!((responses[0].status, responses[0].body.len(), peer.uncopied_count), (200, 200_000, 3));
     assert_eq!(responses[1].text().matches('L').count(), 3);
 }
 

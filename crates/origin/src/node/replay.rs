@@ -46,8 +46,8 @@ impl Context<'_> {
     /// Responds, and inserts the response into the replay cache if the head has come before. `bytes` are those of the
     /// head.
     pub(super) fn respond_and_record(&mut self, response: Response, head: &RequestHead<'_, '_>, bytes: &[u8]) {
-        let may_learn = self.site.visitors.is_none() && !self.server.is_stopping() && head.is_replayable();
-        let replay_lifetime = if may_learn && self.response_cache.should_insert(bytes) {
+        let may_record = self.site.visitors.is_none() && !self.server.is_stopping() && head.is_replayable();
+        let replay_lifetime = if may_record && self.response_cache.should_insert(bytes) {
             response.replay_lifetime()
         } else {
             ReplayLifetime::Never

@@ -41,7 +41,7 @@ pub struct Peer {
     pub output: Vec<u8>,
     pub closed: Option<Close>,
     /// Shared segments and file ranges among what was sent.
-    pub handed_over: usize,
+    pub uncopied_count: usize,
     /// The queue length from which the node is notified that it is long; then nothing is lent until `read_all`.
     pub queue_max: usize,
     queued: usize,
@@ -68,7 +68,7 @@ impl Peer {
             ended: false,
             output: Vec::new(),
             closed: None,
-            handed_over: 0,
+            uncopied_count: 0,
             queue_max: usize::MAX,
             queued: 0,
             is_long: false,
@@ -145,11 +145,11 @@ impl Peer {
             match actions.get(index).unwrap() {
                 Action::Send(..) => self.output.extend_from_slice(actions.bytes(index)),
                 Action::SendShared(_, bytes) => {
-                    self.handed_over += 1;
+                    self.uncopied_count += 1;
                     self.output.extend_from_slice(bytes);
                 }
                 Action::SendFile(_, range) => {
-                    self.handed_over += 1;
+                    self.uncopied_count += 1;
                     let mut bytes = vec![0; range.length as usize];
                     range.file.read_exact_at(&mut bytes, range.offset).unwrap();
                     self.output.extend_from_slice(&bytes);
