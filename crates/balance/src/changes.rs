@@ -9,7 +9,7 @@ use breme_base::Instant;
 
 use crate::CheckOutcome;
 
-/// Limit of the changes not yet taken; beyond it the oldest are dropped and counted.
+/// Limit of the changes not yet taken; beyond it the oldest are dropped.
 pub const CHANGES_MAX: usize = 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
