@@ -20,7 +20,7 @@
 //! | [`more_blocks`] | how many more blocks would probably decide |
 //! | [`steady_state`] | where a trial's steady part begins, and whether there is one |
 //! | [`scalability`] | rates over users: linear, Amdahl, Universal Scalability Law |
-//! | [`queueing_network`] | closed systems from their demands: exact mean value analysis, bounds, the interactive response-time law |
+//! | [`queueing_network`] | closed systems from their demands: exact mean value analysis, the interactive response-time law |
 //!
 //! A quantile of a run is read from the **merged** histogram, never averaged over parts.
 //!

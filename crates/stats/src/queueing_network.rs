@@ -1,4 +1,4 @@
-//! Queueing models of a closed system: exact mean value analysis, bounds, and the interactive response-time law.
+//! Queueing models of a closed system: exact mean value analysis, and the interactive response-time law.
 //!
 //! N users think for Z seconds and then need D_k seconds of each station k (its *demand*: its busy time ÷ the number of
 //! responses). These few numbers determine the rate and the response time for any N, without a fit: demands measured at
@@ -55,17 +55,6 @@ pub struct StationLoad {
     pub utilization: f64,
 }
 
-/// Limits of any system with these demands.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Bounds {
-    pub rate_max: f64,
-    pub rate_min: f64,
-    /// Minimum response time, in seconds.
-    pub response_min_s: f64,
-    /// The number of users at which the two bounds of the rate meet: beyond it, users must wait for each other.
-    pub knee_users: f64,
-}
-
 /// The users in a system according to the interactive response-time law (Little): rate × (response time + think time).
 ///
 /// If this is not the number of users of a closed trial, a measurement was wrong.
@@ -99,24 +88,6 @@ pub fn exact_mva(stations: &[Station], think_s: f64, users_max: u32) -> Option<V
         Population { users, rate, response_s, stations: loads }
     };
     Some((1..=users_max).map(with_users).collect())
-}
-
-/// Bounds that hold for any distribution of the times. None where [`exact_mva`] returns none.
-#[must_use]
-pub fn bounds(stations: &[Station], think_s: f64, users: f64) -> Option<Bounds> {
-    if !is_usable(stations, think_s) || !users.is_finite() || users < 1.0 {
-        return None;
-    }
-    let demand: f64 = stations.iter().map(|station| station.demand_s).sum();
-    let longest = stations.iter().map(|station| station.demand_s).fold(0.0, f64::max);
-    let bottleneck = stations.iter().map(|station| station.demand_s / f64::from(station.servers)).fold(0.0, f64::max);
-    Some(Bounds {
-        rate_max: (users / (demand + think_s)).min(1.0 / bottleneck),
-        // In the worst case, all other users are ahead at the slowest station.
-        rate_min: users / (think_s + demand + (users - 1.0) * longest),
-        response_min_s: demand.max(users * bottleneck - think_s),
-        knee_users: (demand + think_s) / bottleneck,
-    })
 }
 
 fn is_usable(stations: &[Station], think_s: f64) -> bool {
@@ -257,6 +228,28 @@ mod tests {
         (left - right).abs() <= relative * right.abs().max(1e-12)
     }
 
+    /// Limits of any system with these demands.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct Bounds {
+        rate_max: f64,
+        rate_min: f64,
+        response_min_s: f64,
+    }
+
+    /// Bounds that hold for any distribution of the times.
+    fn bounds(stations: &[Station], think_s: f64, users: f64) -> Bounds {
+        let demand: f64 = stations.iter().map(|station| station.demand_s).sum();
+        let longest = stations.iter().map(|station| station.demand_s).fold(0.0, f64::max);
+        let bottleneck =
+            stations.iter().map(|station| station.demand_s / f64::from(station.servers)).fold(0.0, f64::max);
+        Bounds {
+            rate_max: (users / (demand + think_s)).min(1.0 / bottleneck),
+            // In the worst case, all other users are ahead at the slowest station.
+            rate_min: users / (think_s + demand + (users - 1.0) * longest),
+            response_min_s: demand.max(users * bottleneck - think_s),
+        }
+    }
+
     /// R. Jain: *The Art of Computer Systems Performance Analysis* (1991), example 34.2: a CPU and two disks, Z = 4 s.
     #[test]
     fn agrees_with_jain() {
@@ -345,13 +338,12 @@ mod tests {
         assert_eq!(exact_mva(&stations(&[(1.0, 1)]), f64::NAN, 3), None);
         assert_eq!(exact_mva(&stations(&[(1.0, 1)]), 1.0, USERS_MAX + 1), None);
         assert_eq!(exact_mva(&stations(&[(1.0, 1)]), 1.0, 0), Some(vec![]));
-        assert_eq!(bounds(&stations(&[(1.0, 1)]), 1.0, 0.0), None);
     }
 
     #[test]
     fn the_bounds_of_an_example() {
-        let bounds = bounds(&stations(&[(2.0, 1), (3.0, 1), (1.0, 1)]), 4.0, 2.0).unwrap();
-        assert!(near(bounds.rate_max, 0.2, 1e-12) && near(bounds.knee_users, 10.0 / 3.0, 1e-12), "{bounds:?}");
+        let bounds = bounds(&stations(&[(2.0, 1), (3.0, 1), (1.0, 1)]), 4.0, 2.0);
+        assert!(near(bounds.rate_max, 0.2, 1e-12), "{bounds:?}");
         assert_eq!(bounds.response_min_s, 6.0);
         assert_eq!(interactive_users(0.175, 7.4, 4.0), 0.175 * 11.4);
     }
@@ -366,7 +358,7 @@ mod tests {
             let last = table.last().unwrap();
             let found = interactive_users(last.rate, last.response_s, think_s);
             prop_assert!(near(found, f64::from(users), 1e-8), "{} of {}", found, users);
-            let bounds = bounds(&network, think_s, f64::from(users)).unwrap();
+            let bounds = bounds(&network, think_s, f64::from(users));
             prop_assert!(last.rate <= bounds.rate_max * (1.0 + 1e-9) && last.rate >= bounds.rate_min * (1.0 - 1e-9), "{:?}", bounds);
             prop_assert!(last.response_s >= bounds.response_min_s * (1.0 - 1e-9) - 1e-9, "{:?}", bounds);
         }
