@@ -154,7 +154,7 @@ impl Machine {
             Timer::Membership => self.ring_membership(at),
             Timer::Node(name) => self.ring_node(at, name),
             Timer::Session(key) => self.ring_session(at, key),
-            Timer::Request(number) => self.ring_request(at, number),
+            Timer::Request(number) => self.ring_request(number),
         }
     }
 

@@ -80,7 +80,7 @@ impl Machine {
         }
     }
 
-    pub(crate) fn ring_request(&mut self, _at: Moment, number: RequestNumber) {
+    pub(crate) fn ring_request(&mut self, number: RequestNumber) {
         let Some(request) = self.requests.get_mut(&number) else { return };
         request.deadline = Instant::FAR;
         match request.stage {
