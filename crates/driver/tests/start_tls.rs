@@ -52,7 +52,7 @@ fn tunnel(server: SocketAddr, instead: Option<&'static [u8]>) -> SocketAddr {
 #[derive(Debug, PartialEq)]
 enum Report {
     Outcome(u64, Result<bool, ConnectError>),
-    Came(Vec<u8>),
+    Received(Vec<u8>),
     Closed,
 }
 
@@ -88,7 +88,7 @@ fn report(kind: DriverKind, tls: Arc<ClientTls>, address: SocketAddr, closes: Op
                 }
                 Event::Received(id, received) => {
                     if !received.bytes.is_empty() {
-                        say.send(Report::Came(received.bytes.to_vec())).unwrap();
+                        say.send(Report::Received(received.bytes.to_vec())).unwrap();
                         context.actions.close(id, Close::Graceful);
                     }
                     return received.bytes.len();
@@ -115,7 +115,7 @@ fn starts_tls_after_proxy_connect() {
         let expected = [
             Report::Outcome(PLAIN.0, Ok(false)),
             Report::Outcome(SECURED.0, Ok(true)),
-            Report::Came(b"through it".to_vec()),
+            Report::Received(b"through it".to_vec()),
             Report::Closed,
         ];
         assert_eq!(report(kind, self_signed.client("localhost"), tunnel(server, None), None), expected, "{kind}");
