@@ -145,8 +145,8 @@ fn new_listening_socket(address: &Address) -> io::Result<Socket> {
 }
 
 /// A port in use is detected even if its owner shares it, since only our own sockets share this one. It is not shared
-/// before it listens: SO_REUSEADDR lets two processes bind the same port at the same time, and with SO_REUSEPORT both of
-/// them could listen.
+/// before it listens: SO_REUSEADDR lets two processes bind the same port at the same time, and with SO_REUSEPORT both
+/// of them could listen.
 fn listen_then_share(socket: &Socket, backlog: u32) -> io::Result<()> {
     socket.listen(backlog_of(backlog))?;
     share_port(socket)

@@ -1,7 +1,7 @@
 //! Runs every test and prints the total counts, since `cargo test` prints a summary per binary only.
 //!
-//! A few failures are repeated once, alone: the machine may be shared, and hundreds of tests start servers, clusters and
-//! browsers on it. What passes then is reported as flaky.
+//! A few failures are repeated once, alone: the machine may be shared, and hundreds of tests start servers, clusters
+//! and browsers on it. What passes then is reported as flaky.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -82,8 +82,8 @@ impl Outcome {
         self.unfinished == 0 && self.failed == names as u64 && (1..=REPEATED_MAX).contains(&names)
     }
 
-    /// Adds a line such as `running 7 tests`, `test a::b ... ok` or `test result: ok. 7 passed; 0 failed; 1 ignored; …`;
-    /// other lines are ignored.
+    /// Adds a line such as `running 7 tests`, `test a::b ... ok` or `test result: ok. 7 passed; 0 failed; 1 ignored;
+    /// …`; other lines are ignored.
     fn add(&mut self, line: &str) {
         if line.starts_with("running ") && (line.ends_with(" tests") || line.ends_with(" test")) {
             self.unfinished += 1;

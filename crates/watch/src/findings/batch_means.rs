@@ -1,11 +1,11 @@
 //! Means of blocks long enough that neighbours are nearly uncorrelated: of the middle half of their values, which is
 //! robust against outliers and varies less than the median.
 //!
-//! A permutation test needs several blocks on each side of a change, however large it is: fewer can be chosen in too few
-//! ways. After the correction for the number of tests, five are needed, of 14 blocks as of 28. So 28 are tried first.
-//! They are shorter, so less correlation is accepted, and what is left inflates the variance of the test (J. Antoch,
-//! M. Hušková, Z. Prášková: *Effect of dependence on statistics for determination of change*, J. Stat. Plan. Inference
-//! 60 (1997) 291–310).
+//! A permutation test needs several blocks on each side of a change, however large it is: fewer can be chosen in too
+//! few ways. After the correction for the number of tests, five are needed, of 14 blocks as of 28. So 28 are tried
+//! first. They are shorter, so less correlation is accepted, and what is left inflates the variance of the test (J.
+//! Antoch, M. Hušková, Z. Prášková: *Effect of dependence on statistics for determination of change*, J. Stat. Plan.
+//! Inference 60 (1997) 291–310).
 
 /// A way to divide a series into blocks.
 struct Division {

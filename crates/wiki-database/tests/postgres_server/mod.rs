@@ -7,8 +7,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use parking_lot::Mutex;
 
 /// A server with a Unix socket in its own folder. Its shell waits for the end of its standard input, which ends with
-/// this process in any case; then it removes everything. It has a process group of its own: a signal to that of the tests
-/// would end `initdb` and `pg_ctl` half-way, or the shell before it has removed anything.
+/// this process in any case; then it removes everything. It has a process group of its own: a signal to that of the
+/// tests would end `initdb` and `pg_ctl` half-way, or the shell before it has removed anything.
 pub(crate) struct Server {
     folder: String,
     shell: Mutex<Shell>,
