@@ -8,7 +8,8 @@
 //! | time to live | [`EngineRequest::CompareAndSet::time_to_live`] | the value expires after that time at the earliest, better not much later; the register is then absent |
 //!
 //! An absent register has the sequence 0, so `expected` 0 means "must be absent". A compare-and-set that got no
-//! response may take effect later, but not later than `Settings::tombstone`.
+//! response may take effect later, but not later than `Settings::tombstone`. One in the log of NATS may take effect
+//! later still, if a majority of the servers is frozen, but it does so before any later change of the register.
 
 use std::fmt;
 use std::time::Duration;
@@ -90,7 +91,7 @@ pub enum EngineResponse {
     Committed(Sequence),
     /// The compare-and-set did not take effect: the register's sequence was another.
     Conflict,
-    /// The request did not and will not take effect (no connection, no leader).
+    /// The request did not and will not take effect (no connection, no leader, a limit is reached).
     Refused,
     /// Unknown whether it took effect, or will (no response in time, connection lost).
     Unknown,

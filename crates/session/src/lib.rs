@@ -26,7 +26,7 @@
 //!
 //! | output | the driver |
 //! |---|---|
-//! | [`Output::Engine`] | sends the request to the engine; returns the response with the ticket ([`Input::Engine`]), `Unknown` if the connection broke, `Refused` if nothing was sent. It may also stay silent: after [`Settings::response_max`] the machine looks the outcome up. |
+//! | [`Output::Engine`] | sends the request to the engine; returns the response with the ticket ([`Input::Engine`]), `Unknown` if the connection broke, `Refused` if nothing was sent, or the engine has refused it. It may also stay silent: after [`Settings::response_max`] the machine looks the outcome up. |
 //! | [`Output::Run`] | runs the handler on the body, then [`Input::Finish`], **always**, also if the client has gone or the handler has panicked (`Unchanged`). The moment of `Finish` is read after the handler has ended. |
 //! | [`Output::Release`] | `Done`: sends the response, with a new cookie if this node is not in the route part of the old one or the id is new. `NotDone`, `Unknown`: 503 with Retry-After in its place; `TooLarge`: 413. |
 //! | [`Output::Absent`] | runs the handler without a session; if it wants one, draws an id ([`SessionId::generate`]) and sends [`Input::Begin`] with [`SessionTarget::New`] and [`Settings::hops_max`]: no other node can run a request that has already run. |
@@ -59,7 +59,8 @@
 //!
 //! Assumed: clocks that differ in speed by at most [`Settings::clock_drift`] (not with `Confirmed`); an engine that
 //! keeps what it has committed, and executes no compare-and-set later than [`Settings::tombstone`] after it was sent.
-//! The wall clock decides only whether a session is too old ([`Settings::absolute`]).
+//! One in the log of NATS may take effect later still, if a majority of the servers is frozen, but it does so before
+//! any later change of the register. The wall clock decides only whether a session is too old ([`Settings::absolute`]).
 
 mod codec;
 mod engine;

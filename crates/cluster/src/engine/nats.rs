@@ -5,8 +5,9 @@
 //! replaced, so they may be stale; direct reads from any replica are disabled nevertheless, as they are stale often.
 //!
 //! Sessions are spread over [`SHARDS`] streams, each with its own leader, so that the servers share the work and the
-//! loss of a server stops only a third of them. The names of all streams and subjects contain their number: nodes that
-//! spread sessions over another number of streams are another cluster.
+//! loss of a server stops only about a third of them, if the servers lead equally many streams. The names of all
+//! streams and subjects contain their number: nodes that spread sessions over another number of streams are another
+//! cluster.
 //!
 //! The durability of a commit depends on the servers: with `sync_interval: always` each of them has synced its disk
 //! before it counts for the quorum; by default they sync every two minutes, and a power failure of a majority within
@@ -337,8 +338,10 @@ fn outcome_of(error: &PublishError) -> EngineResponse {
             EngineResponse::Refused
         }
         PublishErrorKind::Other => match code_of(error) {
-            // Another compare-and-set of this register is in flight, the stream's queue is full, or a limit is reached,
-            // which the leader checks before it proposes the message to the other servers.
+            // Another compare-and-set of this register is in flight, the stream's queue is full, or a limit is reached.
+            // The leader checks all of these before it proposes the message to the other servers (with one replica:
+            // before it stores it). A leader that was just replaced may refuse what the new one commits; the machine's
+            // retry then meets a conflict.
             Some(
                 ErrorCode::STREAM_WRONG_LAST_SEQUENCE_CONSTANT
                 | ErrorCode::STREAM_TOO_MANY_REQUESTS

@@ -187,7 +187,8 @@ async fn a_full_account_refuses_and_loses_nothing() {
     write(&engine, refused, Sequence::ABSENT, value).await;
 }
 
-/// Servers at their `max_file_store` lead no stream, so that nothing can be read until there is room again.
+/// A server at its `max_file_store` stores nothing, and gives up the lead of each stream at the next change. If a
+/// majority is full, it is as if they were killed: nothing can be read until there is room again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn full_servers_lose_nothing() {
     let mut servers = NatsServers::start_within(StorageLimit::Server(1_000));
