@@ -364,7 +364,10 @@ fn cause_of(error: &PublishError) -> Option<String> {
         (PublishErrorKind::MaxAckPending, _) => Some(format!("{IN_FLIGHT_MAX} changes have no response yet")),
         (_, Some(ErrorCode::INSUFFICIENT_RESOURCES)) => Some("a server has reached its max_file_store".to_owned()),
         (_, Some(ErrorCode::ACCOUNT_RESOURCES_EXCEEDED)) => Some("the account has reached its max_store".to_owned()),
-        (_, Some(ErrorCode::STREAM_STORE_FAILED)) => Some(format!("it has reached its max_bytes: {error}")),
+        // This error has several causes, which only its text tells apart.
+        (_, Some(ErrorCode::STREAM_STORE_FAILED)) if error.to_string().contains("maximum bytes exceeded") => {
+            Some("it has reached its max_bytes".to_owned())
+        }
         _ => Some(error.to_string()),
     }
 }
@@ -387,25 +390,31 @@ mod tests {
         }
     }
 
-    fn publish_error(code: u64) -> PublishError {
-        let source = serde_json::json!({ "code": 503, "err_code": code });
+    fn publish_error(code: u64, description: &str) -> PublishError {
+        let source = serde_json::json!({ "code": 503, "err_code": code, "description": description });
         let source: jetstream::Error = serde_json::from_value(source).unwrap();
         PublishError::with_source(PublishErrorKind::Other, source)
     }
 
     #[test]
     fn a_limit_refuses_and_is_named() {
-        for (code, limit) in [(10_023, "max_file_store"), (10_002, "max_store"), (10_077, "max_bytes")] {
-            let error = publish_error(code);
+        for (code, description, limit) in [
+            (10_023, "insufficient resources", "max_file_store"),
+            (10_002, "resource limits exceeded for account", "max_store"),
+            (10_077, "maximum bytes exceeded", "max_bytes"),
+            (10_077, "maximum messages exceeded", "maximum messages exceeded"),
+        ] {
+            let error = publish_error(code, description);
             assert_eq!(outcome_of(&error), EngineResponse::Refused, "{code}");
             let cause = cause_of(&error).unwrap();
             assert!(cause.contains(limit), "{cause}");
+            assert_eq!(cause.contains("max_bytes"), limit == "max_bytes", "{cause}");
         }
     }
 
     #[test]
     fn conflicts_are_not_named() {
-        for error in [PublishError::new(PublishErrorKind::WrongLastSequence), publish_error(10_164)] {
+        for error in [PublishError::new(PublishErrorKind::WrongLastSequence), publish_error(10_164, "")] {
             assert_eq!(cause_of(&error), None);
         }
     }
