@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 const SERVERS: usize = 3;
 /// How long they may need to elect a leader, beside a busy machine.
@@ -104,8 +104,10 @@ impl NatsServers {
         let process = self.servers[number].process();
         kill_process(process, Signal::STOP).unwrap();
         // Until all its threads are stopped: the signal reaches them one after another.
-        let change = waitpid(Some(process), WaitOptions::UNTRACED).unwrap();
-        assert!(change.is_some_and(|(_, status)| status.stopped()), "the server has ended");
+        // A server that has ended is left for `kill`, or its process id could be that of another process by then.
+        let changes = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let change = waitid(WaitId::Pid(process), changes).unwrap();
+        assert!(change.is_some_and(|status| status.stopped()), "the server has ended");
     }
 
     pub(crate) fn thaw(&self, number: usize) {
