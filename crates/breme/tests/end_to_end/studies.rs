@@ -1,5 +1,6 @@
 //! The studies: their files are valid experiments in every profile, and the smallest profiles really run.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -18,7 +19,8 @@ fn experiments() -> Vec<PathBuf> {
     files.filter(is_experiment).collect()
 }
 
-fn profiles(path: &Path) -> Vec<String> {
+/// The profiles of a file. Each may have several tables.
+fn profiles(path: &Path) -> BTreeSet<String> {
     let text = fs::read_to_string(path).unwrap();
     let names = text.lines().filter_map(|line| line.strip_prefix("[profile.")?.split([']', '.']).next());
     names.map(str::to_owned).collect()
