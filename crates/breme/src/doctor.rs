@@ -207,7 +207,7 @@ fn ports((low, high): (u64, u64)) -> MachineFinding {
         format!("{low}–{high}: {count} connections to one address"),
         count >= PORTS_MIN,
         "the generator runs out of ports, sooner without keep-alive (closed connections hold theirs for 60 s)",
-        "sudo sysctl net.ipv4.ip_local_port_range='1024 65535'",
+        "sudo sysctl net.ipv4.ip_local_port_range='16384 65535'; servers under test get ports below the range",
     )
 }
 

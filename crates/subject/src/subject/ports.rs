@@ -1,9 +1,10 @@
 //! Free ports. Another process could take a port before the subject does; so ports are chosen below the ephemeral
-//! range, where the kernel assigns none, and no port is used twice.
+//! range, where the kernel assigns none, and a port is given again only after many others.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
+use std::ops::Range;
 
 use parking_lot::Mutex;
 use thiserror::Error;
@@ -19,33 +20,64 @@ pub type Ports = BTreeMap<String, u16>;
 const PORT_MIN: u16 = 10_000;
 /// Start of the ephemeral range, if the kernel does not report it.
 const OUTGOING_MIN: u16 = 32_768;
+/// A port is not given again before this many others: until its subject binds it, it looks free.
+const REUSED_AFTER: u64 = 1_000;
+/// Attempts to get a port from the kernel that was not given recently.
+const KERNEL_ATTEMPTS_MAX: usize = 100;
 
 /// A free port for each name.
 ///
 /// # Errors
 /// If there is none.
 pub fn pick(names: &[String]) -> Result<Ports, NoPort> {
-    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    static GIVEN: Mutex<Given> = Mutex::new(Given::new());
     let mut given = GIVEN.lock();
+    let range = PORT_MIN..first_outgoing().max(PORT_MIN);
     let mut ports = Ports::new();
     for name in names {
-        let port = pick_one(&given).ok_or(NoPort)?;
-        given.insert(port);
-        ports.insert(name.clone(), port);
+        ports.insert(name.clone(), given.pick(&range).ok_or(NoPort)?);
     }
     Ok(ports)
 }
 
-fn pick_one(given: &BTreeSet<u16>) -> Option<u16> {
-    let below = first_outgoing().max(PORT_MIN + 1);
-    let count = below - PORT_MIN;
-    // Laboratories that run at the same time begin at different ports, far from each other even if their process ids
-    // are neighbours: multiplicative hashing with 2^32 divided by the golden ratio.
-    let hash = std::process::id().wrapping_mul(2_654_435_769);
-    let begin = (u64::from(hash) * u64::from(count) >> 32) as u16;
-    let candidates = (0..count).map(|step| PORT_MIN + (begin + step) % count);
-    let mut free = candidates.filter(|port| !given.contains(port) && is_free(*port));
-    free.next().or_else(given_by_kernel)
+/// The ports that were given.
+struct Given {
+    count: u64,
+    /// When each port was given last, as the value of `count` after it.
+    turns: BTreeMap<u16, u64>,
+}
+
+impl Given {
+    const fn new() -> Self {
+        Self { count: 0, turns: BTreeMap::new() }
+    }
+
+    /// A port of the range: one that was never given, or else the one given longest ago. If there is none, one from the
+    /// kernel.
+    fn pick(&mut self, range: &Range<u16>) -> Option<u16> {
+        let count = range.end - range.start;
+        // Laboratories that run at the same time begin at different ports, far from each other even if their process
+        // ids are neighbours: multiplicative hashing with 2^32 divided by the golden ratio.
+        let hash = std::process::id().wrapping_mul(2_654_435_769);
+        let begin = range.start + ((u64::from(hash) * u64::from(count)) >> 32) as u16;
+        let mut candidates: Vec<u16> =
+            (begin..range.end).chain(range.start..begin).filter(|&port| !self.is_recent(port)).collect();
+        // Stable, and the ports never given come first.
+        candidates.sort_by_key(|port| self.turns.get(port));
+        let port = candidates.into_iter().find(|&port| is_free(port)).or_else(|| self.draw())?;
+        self.count += 1;
+        self.turns.insert(port, self.count);
+        Some(port)
+    }
+
+    /// A port from the kernel.
+    fn draw(&self) -> Option<u16> {
+        (0..KERNEL_ATTEMPTS_MAX).filter_map(|_| given_by_kernel()).find(|&port| !self.is_recent(port))
+    }
+
+    fn is_recent(&self, port: u16) -> bool {
+        self.turns.get(&port).is_some_and(|turn| self.count - turn < REUSED_AFTER)
+    }
 }
 
 /// Binds as a server would: connections in TIME_WAIT are no obstacle (std sets SO_REUSEADDR).
@@ -64,10 +96,12 @@ fn first_outgoing() -> u16 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
-    fn ports_are_free_and_never_given_twice() {
+    fn ports_are_free_and_differ() {
         let names: Vec<String> = ["port", "admin"].iter().map(|&name| name.to_owned()).collect();
         let (first, second) = (pick(&names).unwrap(), pick(&names).unwrap());
         let all: BTreeSet<u16> = first.values().chain(second.values()).copied().collect();
@@ -79,5 +113,22 @@ mod tests {
     fn a_taken_port_is_not_free() {
         let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         assert!(!is_free(taken.local_addr().unwrap().port()));
+    }
+
+    #[test]
+    fn a_port_is_given_again_only_after_many_others() {
+        let mut given = Given::new();
+        let port = given.pick(&(PORT_MIN..OUTGOING_MIN)).unwrap();
+        let only = port..port + 1;
+        assert_ne!(given.pick(&only), Some(port));
+        given.count += REUSED_AFTER;
+        assert_eq!(given.pick(&only), Some(port));
+    }
+
+    #[test]
+    fn without_a_range_the_ports_of_the_kernel_differ() {
+        let mut given = Given::new();
+        let ports: BTreeSet<u16> = (0..200).map(|_| given.pick(&(PORT_MIN..PORT_MIN)).unwrap()).collect();
+        assert_eq!(ports.len(), 200);
     }
 }
