@@ -107,7 +107,9 @@ impl<'a> HttpUrl<'a> {
             None if self.is_tls => 443,
             None => 80,
             Some(text) => {
-                let port = text.parse::<u16>().ok().filter(|&port| port > 0);
+                // `parse` would accept a sign.
+                let digits = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+                let port = digits.and_then(|digits| digits.parse::<u16>().ok()).filter(|&port| port > 0);
                 port.ok_or_else(|| InvalidUrl::Port(text.to_owned()))?
             }
         };
@@ -173,6 +175,8 @@ mod tests {
             ("http://[x]", InvalidUrl::Ipv6("x".to_owned())),
             ("http://[::1]80", InvalidUrl::Port("80".to_owned())),
             ("http://a:0", InvalidUrl::Port("0".to_owned())),
+            ("http://a:+80", InvalidUrl::Port("+80".to_owned())),
+            ("http://a:80:90", InvalidUrl::Port("80:90".to_owned())),
             ("http://::1", InvalidUrl::NoHost),
             ("http://a:65536", InvalidUrl::Port("65536".to_owned())),
         ] {
