@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use breme_base::{HttpUrl, InvalidUrl, split_scheme};
+
 /// How a server is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Start {
@@ -60,7 +62,10 @@ fn parse(text: &str) -> Result<ContenderSource, String> {
     if text.is_empty() {
         return Err(String::from("a server is empty; give a URL or a command"));
     }
-    match split_url(text) {
+    let url = split_url(text).map_err(|problem| {
+        format!("{text:?} is not a URL: {problem}; write http://HOST:PORT or https://HOST:PORT, or a command")
+    })?;
+    match url {
         Some((url, path)) => {
             let (_, host) = url.split_once("://").unwrap_or(("", &url));
             Ok(ContenderSource { name: name.unwrap_or_else(|| as_name(host)), start: Start::Running(url), path })
@@ -73,17 +78,33 @@ fn parse(text: &str) -> Result<ContenderSource, String> {
     }
 }
 
-/// `http://host:port` and the path, none if it is `/`. The scheme may be missing if a port shows that it is no program.
-fn split_url(text: &str) -> Option<(String, Option<String>)> {
+/// `http://host:port` and the path, none if it is `/`; none for a command. The scheme may be missing if a port shows
+/// that it is no program.
+fn split_url(text: &str) -> Result<Option<(String, Option<String>)>, InvalidUrl> {
     if text.contains(char::is_whitespace) {
-        return None;
+        return Ok(None);
     }
-    let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
-    let (host, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
-    let port = host.rsplit_once(':').map(|(_, port)| port);
-    let has_port = port.is_some_and(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()));
-    let is_url = matches!(scheme, "http" | "https") && !host.is_empty() && (text.contains("://") || has_port);
-    is_url.then(|| (format!("{scheme}://{host}"), (path.len() > 1).then(|| path.to_owned())))
+    let url = match split_scheme(text) {
+        Ok((is_tls, rest)) => HttpUrl::after_scheme(is_tls, rest)?,
+        Err(InvalidUrl::NoScheme) => match HttpUrl::after_scheme(false, text) {
+            Ok(url) if has_port(url.authority) => url,
+            _ => return Ok(None),
+        },
+        Err(problem) => return Err(problem),
+    };
+    url.host_and_port()?;
+    let user_info = url.user_info.map(|user_info| format!("{user_info}@")).unwrap_or_default();
+    let path = match url.target {
+        "" | "/" => None,
+        query if query.starts_with('?') => Some(format!("/{query}")),
+        path => Some(path.to_owned()),
+    };
+    Ok(Some((format!("{}://{user_info}{}", url.scheme(), url.authority), path)))
+}
+
+fn has_port(authority: &str) -> bool {
+    let port = authority.rsplit_once(':').map(|(_, port)| port);
+    port.is_some_and(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// Whether experiments accept it as a name.
@@ -114,8 +135,20 @@ mod tests {
         assert_eq!(source("http://127.0.0.1:8080/x").path.as_deref(), Some("/x"));
         assert_eq!(source("localhost:8080").start, running("http://localhost:8080"));
         assert_eq!(source("https://example.org/").path, None);
+        assert_eq!(source("HTTP://a:80").start, running("http://a:80"));
+        assert_eq!(source("http://a?x").start, running("http://a"));
+        assert_eq!(source("http://a?x").path.as_deref(), Some("/?x"));
+        assert_eq!(source("http://u:p@a:80/x").start, running("http://u:p@a:80"));
         assert_eq!(source("caddy run").start, Start::Command("caddy run".to_owned()));
         assert_eq!(source("./server").start, Start::Command("./server".to_owned()));
+    }
+
+    #[test]
+    fn invalid_urls_are_no_commands() {
+        for text in ["http://a:99999", "a:99999", "http://", "ftp://a", ":80"] {
+            let problem = parse(text).unwrap_err();
+            assert!(problem.contains("is not a URL") && problem.contains("http://HOST:PORT"), "{problem}");
+        }
     }
 
     #[test]
