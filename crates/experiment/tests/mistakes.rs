@@ -151,6 +151,16 @@ const SLIPS: &[(&str, &str, &str)] = &[
         "wihtin = \"10s\"",
         "line 9, column 28: there is no key `wihtin` here; did you mean `within`?",
     ),
+    (
+        "stop = { signal = \"QUIT\" }",
+        "url = \"http://a:99999\"",
+        "line 10, column 7: \"http://a:99999\" is not a URL: the port must be a number from 1 to 65535, not \"99999\"; write http://HOST:PORT or https://HOST:PORT",
+    ),
+    (
+        "stop = { signal = \"QUIT\" }",
+        "metrics = \"http://[x]/metrics\"",
+        "line 10, column 11: \"http://[x]/metrics\" is neither a path nor a URL: brackets must contain an IPv6 address, not \"x\"; write for example \"/metrics\"",
+    ),
     ("signal = \"QUIT\"", "signal = \"QIUT\"", "line 10, column 19: there is no signal \"QIUT\"; did you mean `QUIT`?"),
     (
         "memory = \"64MiB\"",
@@ -168,6 +178,11 @@ const SLIPS: &[(&str, &str, &str)] = &[
         "line 11, column 18: a limit of processors must be above 0; 0.5 is half a processor",
     ),
     ("purge = \"/\"", "pruge = \"/\"", "line 12, column 17: there is no key `pruge` here; did you mean `purge`?"),
+    (
+        "purge = \"/\"",
+        "purge = \"http://a:0/\"",
+        "line 12, column 15: \"http://a:0/\" is neither a path nor a URL: the port must be a number from 1 to 65535, not \"0\"; write for example \"PURGE /\"",
+    ),
     (
         "purge = \"/\"",
         "purge = \"/\", post = \"/x\"",

@@ -3,11 +3,11 @@
 
 use super::resolver::Resolver;
 use super::roles::{ResetReadiness, Role, RoleReset, key_of};
-use super::subject::Subject;
+use super::subject::{Subject, check_url};
 use crate::file;
 use crate::file::values::{At, Command};
 use crate::trial::{AdminToken, Reset, ResetAction, SubjectKind};
-use breme_base::{HttpUrl, suggest_or_list};
+use breme_base::suggest_or_list;
 
 /// Supported by every subject that is started here.
 const RESTART: &str = "restart";
@@ -110,9 +110,14 @@ impl<'a> Resolver<'a, '_> {
         };
         let action = match (request, &file.command) {
             (Some((method, url)), None) => {
-                if !url.starts_with('/') && !url.starts_with("${") && HttpUrl::split(url).is_err() {
-                    self.collector
-                        .note(span, format!("{url:?} is neither a path nor a URL; write for example \"PURGE /\""));
+                if !url.starts_with('/')
+                    && !url.starts_with("${")
+                    && let Err(problem) = check_url(url)
+                {
+                    self.collector.note(
+                        span,
+                        format!("{url:?} is neither a path nor a URL: {problem}; write for example \"PURGE /\""),
+                    );
                 }
                 let headers =
                     file.headers.0.iter().map(|(name, value)| (name.value.clone(), value.0.clone())).collect();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use breme_base::{HttpUrl, parse_cpu_list, suggest_or_list};
+use breme_base::{HttpUrl, InvalidUrl, parse_cpu_list, suggest_or_list};
 use breme_toml::{Entry, Span, Table, TreeNode, Value};
 
 use super::names::check_name;
@@ -295,7 +295,7 @@ impl<'a> Resolver<'a, '_> {
             };
         };
         if !url.value.starts_with("${")
-            && let Err(problem) = HttpUrl::split(&url.value)
+            && let Err(problem) = check_url(&url.value)
         {
             self.collector.note(
                 &url.span,
@@ -314,10 +314,10 @@ impl<'a> Resolver<'a, '_> {
         if metrics.value.starts_with('/') {
             return Some(format!("{url}{}", metrics.value));
         }
-        if HttpUrl::split(&metrics.value).is_err() {
+        if let Err(problem) = check_url(&metrics.value) {
             self.collector.note(
                 &metrics.span,
-                format!("{:?} is neither a path nor a URL; write for example \"/metrics\"", metrics.value),
+                format!("{:?} is neither a path nor a URL: {problem}; write for example \"/metrics\"", metrics.value),
             );
         }
         Some(metrics.value.clone())
@@ -424,6 +424,12 @@ fn divide(table: &Table, has_flags: bool) -> (Table, Table) {
     let common = table.entries.iter().filter(is_common).cloned().collect();
     let flags = table.entries.iter().filter(|entry| !is_common(entry)).cloned().collect();
     (Table { entries: common }, Table { entries: flags })
+}
+
+/// Checks a URL. Host and port may contain placeholders, whose values are not known yet.
+pub(super) fn check_url(url: &str) -> Result<(), InvalidUrl> {
+    let url = HttpUrl::split(url)?;
+    if url.authority.contains("${") { Ok(()) } else { url.host_and_port().map(drop) }
 }
 
 pub(super) fn restart(text: RestartText) -> Restart {
