@@ -245,6 +245,11 @@ const SLIPS: &[(&str, &str, &str)] = &[
     ),
     (
         "connections = \"$crowd\"",
+        "connections = \"$crowd\"\nrate = \"10 20\"",
+        "line 18, column 8: \"10 20\" is not a rate; write a number per second (100, 0.5, 20k), or per another time (600/1m), or a share of the rate of another workload (50 % of NAME)",
+    ),
+    (
+        "connections = \"$crowd\"",
         "connections = \"$crowd\"\narrivals = \"poisson\"",
         "line 18, column 1: `arrivals` belongs to an open loop; add a `rate`",
     ),
@@ -267,6 +272,11 @@ const SLIPS: &[(&str, &str, &str)] = &[
         "connections = \"$crowd\"",
         "connections = \"$crowd\"\nstages = [\"10s:5\", \"1x@5\"]",
         "line 18, column 20: \"1x\" is not a duration; write 500ms, 10s, 3m, 1h, or a number of seconds",
+    ),
+    (
+        "connections = \"$crowd\"",
+        "connections = \"$crowd\"\nstages = \"10s:500 1m:100\"",
+        "line 18, column 10: \"500 1m:100\" is not a rate; write a number per second (100, 0.5, 20k), or per another time (600/1m)",
     ),
     (
         "connections = \"$crowd\"",

@@ -306,7 +306,7 @@ over = "90s"
 request = "/"
 [workload.stages]
 rate = "300 / 1m"
-stages = ["10s : 100", "1m@100"]
+stages = ["10s\t: 100 ", " 1m @ 100"]
 request = "/"
 [workload.people]
 scenario = "steps.toml"

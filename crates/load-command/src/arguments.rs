@@ -139,7 +139,8 @@ pub struct LoadArgs {
     #[arg(long, value_name = "N", default_value = "1", help_heading = "Load shape")]
     seed: u64,
 
-    /// Send at this rate, whatever the responses do: requests (with --scenario, sessions) per second (100, 0.5, 20k)
+    /// Send at this rate, whatever the responses do: requests (with --scenario, sessions) per second (100, 0.5, 20k) or
+    /// per another time (600/1m)
     #[arg(short = 'R', long, value_name = "RATE", value_parser = parse_rate, help_heading = "Open loop")]
     rate: Option<f64>,
 

@@ -49,7 +49,7 @@ pub enum Arrivals {
 
 /// A text that is no rate; the message has the expected form.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{0:?} is not a rate; write a number per second: 100, 0.5, 20k")]
+#[error("{0:?} is not a rate; write a number per second (100, 0.5, 20k), or per another time (600/1m)")]
 pub struct RateError(String);
 
 /// A text that is no stage; the message has the expected form.

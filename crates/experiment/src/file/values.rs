@@ -212,7 +212,7 @@ pub(crate) enum ValueError {
     #[error("{0:?} is not a size; write 64MiB, 10kB, or a number of bytes")]
     Size(String),
     #[error(
-        "{0:?} is not a rate; write a number per second (100, 0.5, 20k), or a share of the rate of another workload (50 % of NAME)"
+        "{0:?} is not a rate; write a number per second (100, 0.5, 20k), or per another time (600/1m), or a share of the rate of another workload (50 % of NAME)"
     )]
     Rate(String),
     #[error("{0:?} is not a share; write for example \"2 %\" or 0.02")]
@@ -325,7 +325,7 @@ impl LoadRate {
                 _ => Err(problem()),
             };
         }
-        match parse_rate(&text.replace([' ', '_'], "")) {
+        match parse_rate(&trim_parts(text).replace('_', "")) {
             Ok(rate) if rate > 0.0 && rate.is_finite() => Ok(Self::PerSecond(rate)),
             _ => Err(problem()),
         }
@@ -386,6 +386,16 @@ written! {
 pub(crate) fn time(text: &str) -> Result<Duration, QuantityError> {
     let close = text.trim().replacen(' ', "", 1);
     breme_base::parse_duration(&close).or_else(|_| breme_base::parse_duration(text))
+}
+
+/// Removes white space at the ends of a rate or stage and around its separators; elsewhere it is left, for the parser to
+/// refuse.
+pub(crate) fn trim_parts(text: &str) -> String {
+    let mut trimmed = text.trim().to_owned();
+    for separator in [":", "@", "/"] {
+        trimmed = trimmed.split(separator).map(str::trim).collect::<Vec<_>>().join(separator);
+    }
+    trimmed
 }
 
 /// Parses a number with a unit, as in expressions.

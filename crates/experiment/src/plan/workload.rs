@@ -18,7 +18,7 @@ use super::resolve::{DURATION_MAX, Design, Route};
 use super::resolver::Resolver;
 use super::workload_draft::{WorkloadDraft, load_rate, start_delay};
 use crate::file;
-use crate::file::values::{At, ContentSource, Text};
+use crate::file::values::{At, ContentSource, Text, trim_parts};
 use crate::trial::{LoadRate, WorkloadSpec};
 
 const WORKLOAD_COUNT_MAX: usize = 50;
@@ -208,7 +208,7 @@ impl Resolver<'_, '_> {
     fn stages(&mut self, stages: &[At<String>]) -> Option<Duration> {
         let mut sum = Duration::ZERO;
         for (text, span) in stages.iter().flat_map(|at| at.value.split(',').map(move |text| (text, &at.span))) {
-            match PaceStage::parse(&text.replace(' ', "")) {
+            match PaceStage::parse(&trim_parts(text)) {
                 Ok(stage) => sum = sum.saturating_add(stage.duration),
                 Err(problem) => self.collector.note(span, problem),
             }
@@ -269,8 +269,9 @@ impl Resolver<'_, '_> {
         let rate = file.rate.as_ref().and_then(|rate| rate.value.0.per_second());
         arguments.value("--rate", rate.map(|rate| rate.to_string()));
         arguments.value("--arrivals", file.arrivals.as_ref().map(|arrivals| arrivals.value.clone()));
-        let stages: Vec<&str> = file.stages.0.iter().map(|stage| stage.value.as_str()).collect();
-        arguments.value("--stages", (!stages.is_empty()).then(|| stages.join(",").replace(' ', "")));
+        let stages: Vec<String> =
+            file.stages.0.iter().flat_map(|stage| stage.value.split(',')).map(trim_parts).collect();
+        arguments.value("--stages", (!stages.is_empty()).then(|| stages.join(",")));
         arguments.value("--in-flight-max", count(&file.in_flight_max));
         arguments.value("--waiting-max", count(&file.waiting_max));
         arguments.value("--deadline", time(&file.deadline));
