@@ -2,7 +2,7 @@
 //!
 //! Those of file extensions follow the IANA registry and RFC 9239 (`text/javascript`). Text is labelled UTF-8.
 
-use crate::weight::{WEIGHT_MAX, Weight, parse_weight, weight_value};
+use crate::weight::{WEIGHT_MAX, Weight, parse_lenient_weight, weight_value};
 
 pub const TEXT: &str = "text/plain; charset=utf-8";
 pub const HTML: &str = "text/html; charset=utf-8";
@@ -59,7 +59,7 @@ pub fn accepted(member: &[u8], media_type: &str) -> Option<(Precision, Weight)> 
         _ if is_kind && subtype.eq_ignore_ascii_case(own_subtype) => Precision::Subtype,
         _ => return None,
     };
-    let weight = parts.find_map(weight_value).map_or(Some(WEIGHT_MAX), parse_weight)?;
+    let weight = parts.find_map(weight_value).map_or(Some(WEIGHT_MAX), parse_lenient_weight)?;
     Some((precision, weight))
 }
 
@@ -250,6 +250,8 @@ mod tests {
             ("TEXT/*", Some((Precision::Type, 1000))),
             ("text/HTML;level=1;q=0.25", Some((Precision::Subtype, 250))),
             ("text/html;q=0", Some((Precision::Subtype, 0))),
+            ("*/*; q=.2", Some((Precision::Any, 200))),
+            ("text/html;q=1.0000", Some((Precision::Subtype, 1000))),
             ("text/html;q=2", None),
             ("text/html;q=x", None),
             ("text/plain", None),
