@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use breme_base::{HttpUrl, nearest};
+use breme_base::{HttpUrl, nearest, split_scheme};
 use breme_driver::Address;
 
 /// The options after the URL.
@@ -106,7 +106,11 @@ fn parse_url(url: &str) -> Result<Upstream, String> {
         format!("{url:?} is not an upstream: {why}; write http://HOST:PORT, https://HOST:PORT or unix:PATH")
     };
     // nginx writes http://unix:PATH.
-    if let Some(path) = url.strip_prefix("http://").unwrap_or(url).strip_prefix(Address::UNIX) {
+    let socket = match split_scheme(url) {
+        Ok((false, rest)) => rest,
+        _ => url,
+    };
+    if let Some(path) = socket.strip_prefix(Address::UNIX) {
         // It is part of log lines and metrics.
         if path.is_empty() || !path.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(fault("the path of the socket must be ASCII characters without spaces"));
@@ -142,6 +146,7 @@ mod tests {
             ("http://node_1:81,weight=2,route=n1", "http://node_1:81,weight=2,route=n1"),
             ("unix:/run/a.sock,weight=2", "unix:/run/a.sock,weight=2"),
             ("http://unix:a,route=n1", "unix:a,weight=1,route=n1"),
+            ("HTTP://unix:a", "unix:a,weight=1"),
         ] {
             let upstream: Upstream = text.parse().unwrap();
             assert_eq!(upstream.to_string(), expected);

@@ -1,6 +1,6 @@
 //! Converts the flags to settings; rejects unsafe combinations.
 
-use breme_base::HttpUrl;
+use breme_base::{HttpUrl, split_scheme};
 use breme_command::failure::Failure;
 use breme_command::server::ListenPlace;
 use breme_sys::read_bounded;
@@ -109,7 +109,11 @@ fn edge(text: &str, token: &str) -> Result<Edge, Failure> {
     let fault = |problem: &str| {
         Failure::usage(format!("--edge {text}: {problem}; write HOST:PORT, the --admin address of the proxy"))
     };
-    let authority = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
+    let authority = match split_scheme(text) {
+        Ok((false, authority)) => authority,
+        _ => text,
+    };
+    let authority = authority.trim_end_matches('/');
     if authority.contains("://") || authority.contains(['/', '@']) {
         return Err(fault("it is not an address"));
     }
@@ -149,6 +153,7 @@ mod tests {
     #[test]
     fn edges_are_addresses() {
         assert_eq!(edge("http://127.0.0.1:9091/", "t").unwrap().authority, "127.0.0.1:9091");
+        assert_eq!(edge("HTTP://a:9091", "t").unwrap().authority, "a:9091");
         assert_eq!(edge("[::1]:9091", "t").unwrap().authority, "[::1]:9091");
         for wrong in ["127.0.0.1", "https://a:1", "http://a:1/x", "u@a:1", ""] {
             assert!(edge(wrong, "t").is_err(), "{wrong}");

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use breme_base::parse_cpu_list;
+use breme_base::{parse_cpu_list, split_scheme};
 use breme_driver::{Address, DriverSettings};
 use breme_http::{FIELD_COUNT_MAX, Limits};
 
@@ -128,7 +128,10 @@ impl AdminFlag {
     }
 
     pub fn address(&self) -> Result<Option<Address>, Failure> {
-        let address = |text: &String| listen_address("--admin", text.strip_prefix("http://").unwrap_or(text));
+        let address = |text: &String| match split_scheme(text) {
+            Ok((false, address)) => listen_address("--admin", address),
+            _ => listen_address("--admin", text),
+        };
         self.admin.as_ref().map(address).transpose()
     }
 }
@@ -227,4 +230,18 @@ struct CpuList(Vec<usize>);
 fn cpu_list(text: &str) -> Result<CpuList, String> {
     let cpus = parse_cpu_list(text).map(CpuList);
     cpus.ok_or_else(|| format!("{text:?} is not a list of processors; write numbers and ranges, such as 0,2-3"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_admin_address_may_have_a_scheme() {
+        let address = |text: &str| AdminFlag { admin: Some(text.to_owned()) }.address();
+        for text in ["127.0.0.1:9", "http://127.0.0.1:9", "HTTP://127.0.0.1:9/"] {
+            assert_eq!(address(text).unwrap().unwrap().to_string(), "127.0.0.1:9", "{text}");
+        }
+        assert!(address("https://127.0.0.1:9").is_err());
+    }
 }
