@@ -88,6 +88,12 @@ fn public_url(text: &str) -> Result<http::Uri, Failure> {
     };
     let url = text.trim_end_matches('/');
     let parts = HttpUrl::parse(url).map_err(|problem| fault(&problem.to_string()))?;
+    if parts.user_info.is_some() || url.contains(['?', '#']) {
+        return Err(fault("only a host and a port are allowed"));
+    }
+    if parts.authority.ends_with(':') {
+        return Err(fault("the port is missing"));
+    }
     if !parts.target.is_empty() {
         return Err(fault("the wiki is served at the root of its host, so there is no path"));
     }
@@ -161,10 +167,20 @@ mod tests {
     }
 
     #[test]
-    fn public_urls_have_no_path() {
+    fn public_urls_are_of_a_host_and_a_port() {
         assert_eq!(public_url("https://wiki.example/").unwrap().host(), Some("wiki.example"));
-        for wrong in ["wiki.example", "ftp://a", "https://a/b"] {
-            assert!(public_url(wrong).is_err(), "{wrong}");
+        for (wrong, problem) in [
+            ("wiki.example", "the scheme is missing"),
+            ("ftp://a", "the scheme must be"),
+            ("https://a/b", "there is no path"),
+            ("https://u:p@a", "only a host and a port"),
+            ("https://a?x", "only a host and a port"),
+            ("https://a/#x", "only a host and a port"),
+            ("https://a:", "the port is missing"),
+            ("https://a:/", "the port is missing"),
+        ] {
+            let message = public_url(wrong).unwrap_err().message;
+            assert!(message.contains(problem), "{message}");
         }
     }
 }
