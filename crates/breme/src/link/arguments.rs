@@ -137,7 +137,12 @@ impl LinkArgs {
         let address = match split_scheme(&self.to) {
             Ok((_, address)) => address,
             Err(InvalidUrl::NoScheme) => self.to.as_str(),
-            Err(problem) => return Err(Failure::usage(format!("--to {}: {problem}; it may be missing", self.to))),
+            Err(problem) => {
+                return Err(Failure::usage(format!(
+                    "--to {}: {problem}; write http://ADDR, https://ADDR or ADDR",
+                    self.to
+                )));
+            }
         };
         resolve_all("--to", address)
     }

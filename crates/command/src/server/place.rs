@@ -66,7 +66,11 @@ impl ListenPlace {
             }
             Ok(split) => split,
             Err(InvalidUrl::NoScheme) => (has_tls, text),
-            Err(problem) => return Err(Failure::usage(format!("--listen {text}: {problem}; it may be missing"))),
+            Err(problem) => {
+                return Err(Failure::usage(format!(
+                    "--listen {text}: {problem}; write http://ADDR, https://ADDR or ADDR"
+                )));
+            }
         };
         Ok(Self { address: resolve("--listen", address)?.into(), is_secured })
     }
@@ -125,6 +129,13 @@ mod tests {
         for (text, has_tls) in [("http://127.0.0.1:80", true), ("https://[::1]:80", true)] {
             assert_eq!(ListenPlace::from_text(text, has_tls).unwrap().to_string(), text);
         }
+    }
+
+    #[test]
+    fn another_scheme_is_refused() {
+        let message = ListenPlace::from_text("ftp://a:1", false).unwrap_err().message;
+        let problem = "the scheme must be http or https, not \"ftp\"";
+        assert_eq!(message, format!("--listen ftp://a:1: {problem}; write http://ADDR, https://ADDR or ADDR"));
     }
 
     #[test]
