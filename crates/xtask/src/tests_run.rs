@@ -33,7 +33,7 @@ pub(crate) fn run() -> StepResult {
     if outcome.can_repeat() {
         let repeated = outcome.names_failed.clone();
         eprintln!("── failed tests once more, alone");
-        let programs = ["test", "--workspace", "--no-fail-fast", "--lib", "--bins", "--tests", "--"];
+        let programs = ["test", "--workspace", "--no-fail-fast", "--"];
         let names = repeated.iter().map(String::as_str).chain(["--exact", "--test-threads=1"]);
         let (second, second_status) = run_tests(&programs.into_iter().chain(names).collect::<Vec<_>>())?;
         if second_status.success() && repeated.is_subset(&second.names_passed) {
