@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use breme_http::media_type::OCTET_STREAM;
+
 use super::input::read_file;
 
 /// A field of a form: `NAME=VALUE`, `NAME=@FILE` or `NAME=<FILE`, as in curl.
@@ -77,7 +79,7 @@ pub fn encode(fields: &[FormField]) -> Result<(Vec<u8>, String), String> {
         if let Some(name) = file_name {
             head += &format!("; filename=\"{}\"", quoted(name));
         }
-        let default = file_name.as_ref().map(|_| "application/octet-stream");
+        let default = file_name.as_ref().map(|_| OCTET_STREAM);
         if let Some(content_type) = field.content_type.as_deref().or(default) {
             head += &format!("\r\nContent-Type: {content_type}");
         }
