@@ -136,8 +136,8 @@ fn settings(cpus: Vec<usize>) -> DriverSettings {
         threads: 1,
         cpus,
         connections_max: node::CONNECTIONS_MAX,
-        closing_timeout: Duration::from_secs(1),
-        closing_bytes_max: 64 * 1024,
+        // A client that still sends a body that is too large must be able to read the 413.
+        closing_bytes_max: 4 * node::CONTENT_BYTES_MAX,
         send_timeout: Duration::from_secs(10),
         backlog: 128,
         ..DriverSettings::default()

@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Expected size of a page, to avoid reallocation.
 const PAGE_BYTES: usize = 16 * 1024;
 /// Limit of request content; beyond it 413.
-const CONTENT_BYTES_MAX: u64 = 256 * 1024;
+pub(super) const CONTENT_BYTES_MAX: u64 = 256 * 1024;
 
 const INDEX: &str = "GET /metrics  metrics for Prometheus (text format 0.0.4, or OpenMetrics if Accept prefers it)\n\
     GET /health   200 while the process runs\n\
