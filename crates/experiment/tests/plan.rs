@@ -506,7 +506,7 @@ fn a_run_has_a_number_of_blocks_or_as_many_as_it_takes() {
         assert_eq!((longer.blocks.extended_to, longer.ends_when_decided()), (Some(most + 1), false), "{blocks}");
         assert_eq!((longer.blocks.least, longer.blocks.most, longer.trials().len()), (least, most, most as usize + 1));
         assert_eq!(longer.trials()[..most as usize], plan.trials()[..]);
-        assert!(plan.frozen_extended(most, most).unwrap_err().to_string().contains("the run has"));
+        assert!(plan.frozen_extended(most, most).unwrap_err().to_string().contains("the run already has"));
         assert!(
             plan.frozen_extended(plan.blocks.limit() + 1, most).unwrap_err().to_string().contains("can be extended to")
         );

@@ -388,8 +388,8 @@ pub(crate) fn time(text: &str) -> Result<Duration, QuantityError> {
     breme_base::parse_duration(&close).or_else(|_| breme_base::parse_duration(text))
 }
 
-/// Removes white space at the ends of a rate or stage and around its separators; elsewhere it is left, for the parser to
-/// refuse.
+/// Removes white space at the ends of a rate or stage and around its separators. Elsewhere it stays, and the parser
+/// refuses it.
 pub(crate) fn trim_parts(text: &str) -> String {
     let mut trimmed = text.trim().to_owned();
     for separator in [":", "@", "/"] {

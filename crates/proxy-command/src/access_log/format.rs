@@ -153,7 +153,7 @@ fn json_text(key: &str, text: Option<&[u8]>, out: &mut Vec<u8>) {
         }
         // Writing to memory cannot fail.
         Some(text) => {
-            drop(String::from_utf8_lossy(text).serialize(&mut Serializer::with_formatter(out, WithoutControls)))
+            drop(String::from_utf8_lossy(text).serialize(&mut Serializer::with_formatter(out, WithoutControls)));
         }
         None => out.extend_from_slice(b"null"),
     }

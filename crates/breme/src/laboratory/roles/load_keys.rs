@@ -127,8 +127,10 @@ fn keys() -> Vec<String> {
     keys.into_iter().filter(|key| key != "expect").chain(checks).collect()
 }
 
+type Check<'a> = &'a dyn Fn(&str, &[String]) -> Result<(), String>;
+
 /// An experiment with these lines in its workload.
-fn plan(lines: &str, check: &dyn Fn(&str, &[String]) -> Result<(), String>) -> Result<Plan, String> {
+fn plan(lines: &str, check: Check<'_>) -> Result<Plan, String> {
     let has_requests = lines.contains("scenario = ") || lines.contains("targets = ");
     let request = if has_requests { "" } else { "request = \"/\"\n" };
     let text = format!("[subject.server]\nurl = \"http://127.0.0.1:1\"\n[workload.user]\n{request}{lines}\n");
