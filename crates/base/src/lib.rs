@@ -29,7 +29,7 @@ pub use cpu_list::parse_cpu_list;
 pub use csv::CsvField;
 pub use instant::{Instant, UnixMillis, UnixSeconds, WallClock, nanos};
 pub use loopback::loopback_addresses;
-pub use metrics::{LabelledValue, Metric, MetricKind};
+pub use metrics::{LabelledValue, Metric, MetricKind, TIME_BOUNDS_NS};
 pub use quantity::{
     QuantityError, group_digits, grouped, long_duration, parse_bytes, parse_count, parse_duration, plural,
     split_suffix, three_digits,

@@ -12,6 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use breme_admin::{Buckets, Families};
+use breme_base::TIME_BOUNDS_NS;
 use breme_driver::Clock;
 use breme_load::{Counts, ErrorKind, Run};
 use breme_stats::Histogram;
@@ -20,27 +21,6 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Unit;
 
-/// Upper bounds of the response time buckets; the last bucket is unbounded.
-const BOUNDS_NS: [u64; 18] = [
-    50_000,
-    100_000,
-    250_000,
-    500_000,
-    1_000_000,
-    2_500_000,
-    5_000_000,
-    10_000_000,
-    25_000_000,
-    50_000_000,
-    100_000_000,
-    250_000_000,
-    500_000_000,
-    1_000_000_000,
-    2_500_000_000,
-    5_000_000_000,
-    10_000_000_000,
-    30_000_000_000,
-];
 const NANOS_PER_SECOND: f64 = 1e9;
 
 /// Response times so far. Clones share them.
@@ -59,8 +39,10 @@ impl ResponseTimes {
 
     fn buckets(&self) -> Buckets {
         let times = self.0.lock();
-        let within = times.counts_within(&BOUNDS_NS).into_iter().chain([times.count()]);
-        let bounds = BOUNDS_NS.iter().map(|&bound| bound as f64 / NANOS_PER_SECOND).chain([f64::INFINITY]);
+        // A server without a proxy can be faster, and a response time includes the wait for a connection.
+        let bounds_ns: Vec<u64> = [50_000].into_iter().chain(TIME_BOUNDS_NS).chain([30_000_000_000]).collect();
+        let within = times.counts_within(&bounds_ns).into_iter().chain([times.count()]);
+        let bounds = bounds_ns.iter().map(|&bound| bound as f64 / NANOS_PER_SECOND).chain([f64::INFINITY]);
         let mut before = 0;
         let counts = bounds.zip(within).map(|(bound, within)| (bound, within - std::mem::replace(&mut before, within)));
         Buckets { counts: counts.collect(), sum: times.sum() as f64 / NANOS_PER_SECOND }

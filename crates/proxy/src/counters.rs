@@ -3,33 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use breme_base::{Count, PerShard, SharedCounts, counters, nanos};
+use breme_base::{Count, PerShard, SharedCounts, TIME_BOUNDS_NS, counters, nanos};
 use breme_cache::{CacheStatus, Forwarded};
 use breme_http::{Method, RefusalReason};
-
-/// Upper bounds of the histogram buckets in seconds; the last bucket is unbounded.
-pub const TIME_BOUNDS: [f64; 16] =
-    [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
-
-/// [`TIME_BOUNDS`] in nanoseconds.
-const BOUNDS_NS: [u64; TIME_BOUNDS.len()] = [
-    100_000,
-    250_000,
-    500_000,
-    1_000_000,
-    2_500_000,
-    5_000_000,
-    10_000_000,
-    25_000_000,
-    50_000_000,
-    100_000_000,
-    250_000_000,
-    500_000_000,
-    1_000_000_000,
-    2_500_000_000,
-    5_000_000_000,
-    10_000_000_000,
-];
 
 /// The lowest status; 1xx are switched protocols.
 const STATUS_MIN: u16 = 100;
@@ -178,7 +154,7 @@ impl RequestOutcome {
     }
 }
 
-/// A histogram with the bounds [`TIME_BOUNDS`].
+/// A histogram with the bounds [`TIME_BOUNDS_NS`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Histogram {
     /// Not cumulative; the last one is unbounded.
@@ -198,14 +174,14 @@ pub struct Bucket {
 /// The times of one shard.
 #[derive(Debug, Default)]
 struct TimeCounts {
-    buckets: [Count; TIME_BOUNDS.len() + 1],
+    buckets: [Count; TIME_BOUNDS_NS.len() + 1],
     nanos: Count,
 }
 
 impl TimeCounts {
     fn add(&self, time: Duration) {
         let nanos = nanos(time);
-        let bucket = BOUNDS_NS.iter().position(|&bound| nanos <= bound).unwrap_or(BOUNDS_NS.len());
+        let bucket = TIME_BOUNDS_NS.iter().position(|&bound| nanos <= bound).unwrap_or(TIME_BOUNDS_NS.len());
         self.buckets[bucket].add();
         self.nanos.add_many(nanos);
     }
@@ -323,7 +299,7 @@ impl Counters {
     }
 
     fn histogram(&self, of: impl Fn(&ShardCounts) -> &TimeCounts) -> Histogram {
-        let bounds = TIME_BOUNDS.iter().copied().chain([f64::INFINITY]);
+        let bounds = TIME_BOUNDS_NS.iter().map(|&bound| bound as f64 / 1e9).chain([f64::INFINITY]);
         let count = |(index, bound)| Bucket { bound, count: self.sum(|shard| &of(shard).buckets[index]) };
         let seconds = self.sum(|shard| &of(shard).nanos) as f64 / 1e9;
         Histogram { buckets: bounds.enumerate().map(count).collect(), seconds }
@@ -423,12 +399,5 @@ mod tests {
             .map(|(bound, count)| Bucket { bound, count });
         assert_eq!(filled, expected);
         assert!((seconds - 20.001_200_003).abs() < 1e-6, "{seconds}");
-    }
-
-    #[test]
-    fn bounds_agree_in_both_units() {
-        for (seconds, nanos) in TIME_BOUNDS.into_iter().zip(BOUNDS_NS) {
-            assert_eq!((seconds * 1e9).round() as u64, nanos);
-        }
     }
 }
