@@ -10,7 +10,7 @@ use super::growth::growth_per_s;
 use super::machine::MachineSample;
 use super::members::Use;
 use super::scraper::{Scrape, ScrapeError};
-use super::track::{Sample, Track, between};
+use super::track::{Sample, Track, interpolate};
 
 /// The counters of a subject, or why there are none.
 pub(super) type Counted = Result<Scrape, Arc<ScrapeError>>;
@@ -52,16 +52,10 @@ impl Sample for Use {
     }
 
     fn between(earlier: &Self, later: &Self, share: f64) -> Self {
-        let count = |field: fn(&Self) -> u64| between(field(earlier), field(later), share);
-        let nearer = if share < 0.5 { earlier } else { later };
-        Self {
-            at_ns: count(|sample| sample.at_ns),
-            cpu_user_ns: count(|sample| sample.cpu_user_ns),
-            cpu_system_ns: count(|sample| sample.cpu_system_ns),
-            switches_voluntary: count(|sample| sample.switches_voluntary),
-            switches_forced: count(|sample| sample.switches_forced),
-            ..*nearer
-        }
+        interpolate(*earlier, *later, share, |sample| {
+            let Self { at_ns, cpu_user_ns, cpu_system_ns, switches_voluntary, switches_forced, .. } = sample;
+            [at_ns, cpu_user_ns, cpu_system_ns, switches_voluntary, switches_forced]
+        })
     }
 }
 
@@ -71,18 +65,10 @@ impl Sample for MachineSample {
     }
 
     fn between(earlier: &Self, later: &Self, share: f64) -> Self {
-        let count = |field: fn(&Self) -> u64| between(field(earlier), field(later), share);
-        let nearer = if share < 0.5 { earlier } else { later };
-        Self {
-            at_ns: count(|sample| sample.at_ns),
-            user_ns: count(|sample| sample.user_ns),
-            system_ns: count(|sample| sample.system_ns),
-            interrupts_ns: count(|sample| sample.interrupts_ns),
-            idle_ns: count(|sample| sample.idle_ns),
-            steal_ns: count(|sample| sample.steal_ns),
-            own_ns: count(|sample| sample.own_ns),
-            ..*nearer
-        }
+        interpolate(*earlier, *later, share, |sample| {
+            let Self { at_ns, user_ns, system_ns, interrupts_ns, idle_ns, steal_ns, own_ns, .. } = sample;
+            [at_ns, user_ns, system_ns, interrupts_ns, idle_ns, steal_ns, own_ns]
+        })
     }
 }
 

@@ -72,8 +72,18 @@ impl<S: Sample> Track<S> {
     }
 }
 
-pub(super) fn between(earlier: u64, later: u64, share: f64) -> u64 {
-    earlier + (later.saturating_sub(earlier) as f64 * share).round() as u64
+/// The nearer one of two samples, with its `counts` at a `share` of the way from `earlier` to `later`.
+pub(super) fn interpolate<S: Copy, const N: usize>(
+    mut earlier: S,
+    mut later: S,
+    share: f64,
+    counts: fn(&mut S) -> [&mut u64; N],
+) -> S {
+    let mut sample = if share < 0.5 { earlier } else { later };
+    for ((count, from), to) in counts(&mut sample).into_iter().zip(counts(&mut earlier)).zip(counts(&mut later)) {
+        *count = *from + (to.saturating_sub(*from) as f64 * share).round() as u64;
+    }
+    sample
 }
 
 #[cfg(test)]
@@ -86,7 +96,7 @@ mod tests {
         }
 
         fn between(earlier: &Self, later: &Self, share: f64) -> Self {
-            (between(earlier.0, later.0, share), between(earlier.1, later.1, share))
+            interpolate(*earlier, *later, share, |sample| [&mut sample.0, &mut sample.1])
         }
     }
 
