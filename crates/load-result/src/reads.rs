@@ -48,7 +48,7 @@ pub struct StaleSummary {
 }
 
 /// Pairs that sessions stored, and the responses that showed them (`check = { pairs = true }`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PairsSummary {
     /// Number of responses that were compared: those of status 2xx.
     pub responses: u64,

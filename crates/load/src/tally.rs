@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use breme_base::{Instant, nanos};
 use breme_load_plan::Scenarios;
+use breme_load_result::PairsSummary;
 use breme_node::{ConnectError, Handshake, TlsFailure};
 use breme_stats::Histogram;
 
@@ -256,19 +257,7 @@ pub(crate) struct VersionTally {
 
 /// Pairs of sessions, and the responses that showed them.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct PairTally {
-    /// Responses that were compared.
-    pub responses: u64,
-    pub inconsistent: u64,
-    pub stale: u64,
-    pub lost: u64,
-    pub foreign: u64,
-    pub shared_ids: u64,
-    /// Pairs whose request has no response.
-    pub unknown: u64,
-    pub status_500: u64,
-    pub status_503: u64,
-}
+pub(crate) struct PairTally(pub PairsSummary);
 
 impl CacheTally {
     pub(crate) fn add(&mut self, cache_use: CacheUse) {
@@ -289,14 +278,14 @@ impl CacheTally {
 impl PairTally {
     /// Counts a response to a request of a session with these pairs. Returns whether it is correct.
     pub(crate) fn add_response(&mut self, pairs: &mut Pairs, status: u16) -> bool {
-        self.status_500 += u64::from(status == 500);
-        self.status_503 += u64::from(status == 503);
+        self.0.status_500 += u64::from(status == 500);
+        self.0.status_503 += u64::from(status == 503);
         if !(200..300).contains(&status) {
             pairs.end_unacknowledged();
             return true;
         }
         let findings = pairs.end_acknowledged();
-        self.responses += 1;
+        self.0.responses += 1;
         self.add(findings);
         findings.is_right()
     }
@@ -307,23 +296,24 @@ impl PairTally {
     }
 
     fn add(&mut self, findings: Findings) {
-        self.inconsistent += u64::from(findings.is_inconsistent);
-        self.stale += findings.stale;
-        self.lost += findings.lost;
-        self.foreign += findings.foreign;
-        self.shared_ids += findings.shared;
+        let sum = &mut self.0;
+        sum.inconsistent += u64::from(findings.is_inconsistent);
+        sum.stale += findings.stale;
+        sum.lost += findings.lost;
+        sum.foreign += findings.foreign;
+        sum.shared_ids += findings.shared;
     }
 
     fn merge(&mut self, other: &Self) {
-        self.responses += other.responses;
-        self.inconsistent += other.inconsistent;
-        self.stale += other.stale;
-        self.lost += other.lost;
-        self.foreign += other.foreign;
-        self.shared_ids += other.shared_ids;
-        self.unknown += other.unknown;
-        self.status_500 += other.status_500;
-        self.status_503 += other.status_503;
+        self.0.responses += other.0.responses;
+        self.0.inconsistent += other.0.inconsistent;
+        self.0.stale += other.0.stale;
+        self.0.lost += other.0.lost;
+        self.0.foreign += other.0.foreign;
+        self.0.shared_ids += other.0.shared_ids;
+        self.0.unknown += other.0.unknown;
+        self.0.status_500 += other.0.status_500;
+        self.0.status_503 += other.0.status_503;
     }
 }
 

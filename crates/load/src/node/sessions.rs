@@ -130,7 +130,7 @@ impl Load {
         let step = user.step().zip(self.run.plan().scenarios()).map(|(step, scenarios)| &scenarios.steps()[step]);
         match (&mut user.session, step) {
             (Some(session), Some(step)) if step.checks_pairs && step.captures.is_empty() => {
-                self.tally.pairs.unknown += u64::from(session.pairs.end_unacknowledged());
+                self.tally.pairs.0.unknown += u64::from(session.pairs.end_unacknowledged());
                 self.go_to_next_step(self.last_seen, index);
             }
             _ => self.end_session_early(index),

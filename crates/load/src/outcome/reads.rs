@@ -4,7 +4,7 @@ use breme_base::nanos;
 use breme_load_result::{CacheSummary, PairsSummary, StalePageSummary, StaleSummary, TimeSummary};
 
 use crate::run::Run;
-use crate::tally::{PairTally, Tally};
+use crate::tally::Tally;
 
 /// None if nothing was counted.
 pub(super) fn cache(run: &Run, tally: &Tally) -> Option<CacheSummary> {
@@ -22,19 +22,7 @@ pub(super) fn cache(run: &Run, tally: &Tally) -> Option<CacheSummary> {
 
 /// None without pairs.
 pub(super) fn pairs(run: &Run, tally: &Tally) -> Option<PairsSummary> {
-    let PairTally { responses, inconsistent, stale, lost, foreign, shared_ids, unknown, status_500, status_503 } =
-        tally.pairs;
-    run.session_ids().map(|_| PairsSummary {
-        responses,
-        inconsistent,
-        stale,
-        lost,
-        foreign,
-        shared_ids,
-        unknown,
-        status_500,
-        status_503,
-    })
+    run.session_ids().map(|_| tally.pairs.0)
 }
 
 /// None without versions.
