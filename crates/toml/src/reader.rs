@@ -14,6 +14,10 @@ use crate::tree::{Entry, Table, TreeNode, Value};
 
 /// The maximum number of errors that are searched for in one part of a file.
 const ROUNDS_MAX: usize = 40;
+
+/// Names of fields or variants.
+type Names = &'static [&'static str];
+
 /// Reads a part of a file. None if it contains an error; all of them are reported.
 pub fn read<T: DeserializeOwned>(node: &TreeNode, collector: &mut Collector) -> Option<T> {
     let before = collector.count();
@@ -152,11 +156,11 @@ impl de::Error for ReadError {
         Self::invalid_type(found, expected)
     }
 
-    fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
+    fn unknown_field(field: &str, expected: Names) -> Self {
         Self::custom(format!("there is no key `{field}` here; {}", suggest_or_list(field, expected.iter().copied())))
     }
 
-    fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
+    fn unknown_variant(variant: &str, expected: Names) -> Self {
         Self::custom(format!("{variant:?} is not known here; {}", suggest_or_list(variant, expected.iter().copied())))
     }
 
@@ -179,7 +183,7 @@ macro_rules! positions_and_any {
         fn deserialize_struct<V: Visitor<'de>>(
             $self,
             name: &'static str,
-            _: &'static [&'static str],
+            _: Names,
             visitor: V,
         ) -> Result<V::Value, ReadError> {
             if is_spanned(name) {
@@ -218,12 +222,7 @@ impl<'de> de::Deserializer<'de> for NodeReader<'de> {
         visitor.visit_some(self)
     }
 
-    fn deserialize_enum<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        _: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, ReadError> {
+    fn deserialize_enum<V: Visitor<'de>>(self, _: &'static str, _: Names, visitor: V) -> Result<V::Value, ReadError> {
         let result = match &self.0.value {
             Value::Text(text) => visitor.visit_enum(de::value::StrDeserializer::new(text)),
             Value::Table(table) if table.entries.len() == 1 => {
@@ -256,12 +255,7 @@ impl<'de> de::Deserializer<'de> for KeyReader<'de> {
         visitor.visit_str(&self.0.key).map_err(|error: ReadError| error.at(span).below(span))
     }
 
-    fn deserialize_enum<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        _: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, ReadError> {
+    fn deserialize_enum<V: Visitor<'de>>(self, _: &'static str, _: Names, visitor: V) -> Result<V::Value, ReadError> {
         let span = &self.0.key_span;
         let name = de::value::StrDeserializer::<ReadError>::new(&self.0.key);
         visitor.visit_enum(name).map_err(|error: ReadError| error.at(span).below(span))
