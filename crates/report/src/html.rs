@@ -26,14 +26,14 @@ mod top;
 mod trust;
 mod watch;
 
-use maud::{DOCTYPE, Markup, html};
+use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use crate::run::Run;
 use crate::words;
 pub use history::HistoryPage;
 pub use load::LoadPage;
-use page::{Section, all, contents, foot, head};
+use page::{Section, all, document, foot, head};
 use palette::Palette;
 use parts::Gallery;
 pub use watch::WatchPage;
@@ -71,20 +71,8 @@ pub fn html(run: &Run<'_>) -> String {
 
 fn page(run: &Run<'_>, sections: &[Section], data: &Value) -> Markup {
     let version = &run.head.breme_version;
-    html! {
-        (DOCTYPE)
-        html lang="en" {
-            (head(&format!("{} · breme", words::one_line(run.title())), version, "", None))
-            body {
-                a.skip href="#answer" { "Skip to the answer" }
-                (top::banner(run))
-                (contents(("answer", "Answer"), sections.iter().map(Section::link)))
-                main {
-                    (top::answer(run))
-                    (all(sections))
-                }
-                (foot(version, data))
-            }
-        }
-    }
+    let head = head(&format!("{} · breme", words::one_line(run.title())), version, "", None);
+    let main = html! { (top::answer(run)) (all(sections)) };
+    let links = sections.iter().map(Section::link);
+    document(&head, &top::banner(run), ("answer", "Answer"), links, &main, &foot(version, data))
 }

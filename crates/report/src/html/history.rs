@@ -7,10 +7,10 @@ use breme_judge::judgement::Scale;
 use breme_judge::{
     GateVerdict, Gated, History, HistoryPoint, HistoryRow, RunComparison, RunRole, RunRow, RunVerdict, TrendVerdict,
 };
-use maud::{DOCTYPE, Markup, html};
+use maud::{Markup, html};
 use serde_json::{Value, json};
 
-use super::page::{Section, all, colour_choice, contents, foot, head};
+use super::page::{Section, all, colour_choice, document, foot, head};
 use super::parts::{Gallery, badge, prose, table};
 use crate::chart::{Axis, Chart, Counting, upright_whiskers};
 use crate::figures::{estimate, figure_or_dash, range};
@@ -48,23 +48,10 @@ impl HistoryPage<'_> {
         .collect();
         let version = env!("CARGO_PKG_VERSION");
         let data = json!({ "charts": gallery.into_json(), "time": null });
-        let page = html! {
-            (DOCTYPE)
-            html lang="en" {
-                (head(&format!("{} · breme compare", self.title()), version, "", None))
-                body {
-                    a.skip href="#answer" { "Skip to the answer" }
-                    (self.banner())
-                    (contents(("answer", "Answer"), sections.iter().map(Section::link)))
-                    main {
-                        (self.answer())
-                        (all(&sections))
-                    }
-                    (foot(version, &data))
-                }
-            }
-        };
-        page.into_string()
+        let head = head(&format!("{} · breme compare", self.title()), version, "", None);
+        let main = html! { (self.answer()) (all(&sections)) };
+        let links = sections.iter().map(Section::link);
+        document(&head, &self.banner(), ("answer", "Answer"), links, &main, &foot(version, &data)).into_string()
     }
 
     fn title(&self) -> String {

@@ -4,11 +4,11 @@
 use breme_base::{grouped, plural};
 use breme_expression::Unit;
 use breme_load_result::{ConditionResult, ConditionVerdict, Outcome, Row, SettingsSummary, StepSummary, TimeSummary};
-use maud::{DOCTYPE, Markup, html};
+use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use super::bands::bands;
-use super::page::{Section, all, colour_choice, contents, foot, head};
+use super::page::{Section, all, colour_choice, document, foot, head};
 use super::parts::{Gallery, badge, table};
 use crate::chart::{Axis, Chart, Counting, Look};
 use crate::figures::figure;
@@ -55,23 +55,10 @@ impl LoadPage<'_> {
         let title = words::short(&words::one_line(&self.title()), 100);
         let invalid = if self.is_valid() { "" } else { "INVALID: " };
         let version = &self.outcome.breme_version;
-        let page = html! {
-            (DOCTYPE)
-            html lang="en" {
-                (head(&format!("{invalid}{title} · breme load"), version, LOAD_STYLE, None))
-                body {
-                    a.skip href="#summary" { "Skip to the summary" }
-                    (self.banner())
-                    (contents(("summary", "Summary"), sections.iter().map(Section::link)))
-                    main {
-                        (self.summary())
-                        (all(&sections))
-                    }
-                    (foot(version, &data))
-                }
-            }
-        };
-        page.into_string()
+        let head = head(&format!("{invalid}{title} · breme load"), version, LOAD_STYLE, None);
+        let main = html! { (self.summary()) (all(&sections)) };
+        let links = sections.iter().map(Section::link);
+        document(&head, &self.banner(), ("summary", "Summary"), links, &main, &foot(version, &data)).into_string()
     }
 
     fn is_valid(&self) -> bool {

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flate2::read::GzDecoder;
-use maud::{Markup, PreEscaped, html};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -30,6 +30,30 @@ pub(super) struct Section {
 impl Section {
     pub(super) const fn link(&self) -> (&str, &str) {
         (self.id, self.heading)
+    }
+}
+
+/// A page. Its `top`, with an id and a heading, is what the first link skips to.
+pub(super) fn document<'a>(
+    head: &Markup,
+    banner: &Markup,
+    top: (&'a str, &'a str),
+    sections: impl Iterator<Item = (&'a str, &'a str)>,
+    main: &Markup,
+    foot: &Markup,
+) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            (head)
+            body {
+                a.skip href=(format!("#{}", top.0)) { "Skip to the " (top.0) }
+                (banner)
+                (contents(top, sections))
+                main { (main) }
+                (foot)
+            }
+        }
     }
 }
 
@@ -71,7 +95,7 @@ pub(super) fn foot(breme_version: &str, data: &Value) -> Markup {
 }
 
 /// Links to the top of the page and to its sections, each with its id and heading.
-pub(super) fn contents<'a>(top: (&'a str, &'a str), sections: impl Iterator<Item = (&'a str, &'a str)>) -> Markup {
+fn contents<'a>(top: (&'a str, &'a str), sections: impl Iterator<Item = (&'a str, &'a str)>) -> Markup {
     html! {
         nav.contents aria-label="Contents" {
             ul {

@@ -12,10 +12,10 @@ use breme_watch::text;
 use charts::{Charts, MARKS_MAX};
 use heat_map::heat_map;
 use jiff::tz::TimeZone;
-use maud::{DOCTYPE, Markup, html};
+use maud::{Markup, html};
 use serde_json::json;
 
-use super::page::{colour_choice, contents, foot, head};
+use super::page::{colour_choice, document, foot, head};
 use crate::figures::figure;
 use crate::html::parts::{Gallery, table};
 use crate::table::Table;
@@ -50,23 +50,11 @@ impl WatchPage<'_> {
         let data = json!({ "charts": gallery.into_json(), "time": null });
         let title = targets.iter().map(|one| one.info.name.as_str()).collect::<Vec<_>>().join(", ");
         let title = words::short(&words::one_line(&title), 100);
-        let page = html! {
-            (DOCTYPE)
-            html lang="en" {
-                (head(&format!("{title} · breme watch"), env!("CARGO_PKG_VERSION"), WATCH_STYLE, self.reload_s))
-                body {
-                    a.skip href="#summary" { "Skip to the summary" }
-                    (self.banner())
-                    (contents(("summary", "Summary"), targets.iter().map(|one| (one.id.as_str(), one.info.name.as_str()))))
-                    main {
-                        (self.summary(&targets))
-                        @for section in &sections { (section) }
-                    }
-                    (foot(env!("CARGO_PKG_VERSION"), &data))
-                }
-            }
-        };
-        page.into_string()
+        let version = env!("CARGO_PKG_VERSION");
+        let head = head(&format!("{title} · breme watch"), version, WATCH_STYLE, self.reload_s);
+        let main = html! { (self.summary(&targets)) @for section in &sections { (section) } };
+        let links = targets.iter().map(|one| (one.id.as_str(), one.info.name.as_str()));
+        document(&head, &self.banner(), ("summary", "Summary"), links, &main, &foot(version, &data)).into_string()
     }
 
     fn targets(&self) -> Vec<TargetSection<'_>> {
