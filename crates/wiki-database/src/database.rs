@@ -8,6 +8,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::name::Name;
+use crate::operation::OperationQueue;
 use crate::page::{AttachmentInfo, Change, Committed, Found, Match, Page, Revision, Write};
 
 /// The writes of an import.
@@ -16,6 +17,13 @@ pub type Writes = Box<dyn Iterator<Item = Write> + Send>;
 /// Pages with their history, searches, attachments, and the queues of purges.
 #[async_trait]
 pub trait Database: Send + Sync {
+    /// The queue of writes.
+    ///
+    /// # Errors
+    ///
+    /// The database is open read-only.
+    fn queue(&self) -> Result<&OperationQueue, DatabaseError>;
+
     async fn page(&self, name: &Name) -> Result<Found, DatabaseError>;
 
     /// The page of that name, if it is cached in its last committed state.
@@ -56,14 +64,20 @@ pub trait Database: Send + Sync {
     async fn attachment(&self, name: &Name, file: &Name) -> Result<Option<(AttachmentInfo, Bytes)>, DatabaseError>;
 
     /// Executes one write, if its condition holds. Concurrent writes share one commit.
-    async fn write(&self, write: Write) -> Result<Committed, WriteError>;
+    async fn write(&self, write: Write) -> Result<Committed, WriteError> {
+        self.queue()?.write(write).await
+    }
 
     /// Executes many writes without conditions, in large transactions: the import. Writes are taken from the iterator,
     /// on a blocking thread, while earlier ones are executed.
-    async fn import(&self, writes: Writes) -> Result<u64, DatabaseError>;
+    async fn import(&self, writes: Writes) -> Result<u64, DatabaseError> {
+        self.queue()?.import(writes).await
+    }
 
     /// Queues a surrogate key for all edges.
-    async fn purge(&self, key: &str) -> Result<(), DatabaseError>;
+    async fn purge(&self, key: &str) -> Result<(), DatabaseError> {
+        self.queue()?.purge(key).await
+    }
 
     /// The surrogate keys that `edge` has not yet confirmed, oldest first, with their positions in its queue; none for
     /// an edge that was not set. An edge that lags too far behind gets
@@ -71,11 +85,15 @@ pub trait Database: Send + Sync {
     async fn purges(&self, edge: &str, limit: usize) -> Result<Vec<(u64, String)>, DatabaseError>;
 
     /// Removes the keys up to `through` from the queue of `edge`.
-    async fn purged(&self, edge: &str, through: u64) -> Result<(), DatabaseError>;
+    async fn purged(&self, edge: &str, through: u64) -> Result<(), DatabaseError> {
+        self.queue()?.purged(edge, through).await
+    }
 
     /// Sets which edges receive purges: each later write queues its keys for each of them. A new one begins with an
     /// empty queue; the queue of one that is no longer listed is deleted, so that it cannot grow forever.
-    async fn set_edges(&self, edges: &[String]) -> Result<(), DatabaseError>;
+    async fn set_edges(&self, edges: &[String]) -> Result<(), DatabaseError> {
+        self.queue()?.set_edges(edges).await
+    }
 
     /// An internal value of the wiki: a secret, an account, a token.
     async fn value(&self, key: &str) -> Result<Option<String>, DatabaseError>;
@@ -86,7 +104,9 @@ pub trait Database: Send + Sync {
         key: &str,
         expected: Option<Option<&str>>,
         value: Option<&str>,
-    ) -> Result<bool, DatabaseError>;
+    ) -> Result<bool, DatabaseError> {
+        self.queue()?.set_value(key, expected, value).await
+    }
 
     /// The values whose keys begin with `prefix`, sorted by key.
     async fn values(&self, prefix: &str) -> Result<Vec<(String, String)>, DatabaseError>;

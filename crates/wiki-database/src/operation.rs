@@ -78,7 +78,7 @@ impl Job {
 }
 
 /// The sending end of the queue.
-pub(crate) struct OperationQueue {
+pub struct OperationQueue {
     jobs: mpsc::Sender<Job>,
     texts: Texts,
 }

@@ -20,10 +20,10 @@ use deadpool_postgres::{Object, Pool};
 use serde_json::Value;
 
 use self::connections::{client, pool, within};
-use crate::database::{Database, DatabaseError, WriteError, Writes};
+use crate::database::{Database, DatabaseError};
 use crate::name::Name;
 use crate::operation::OperationQueue;
-use crate::page::{AttachmentInfo, Change, Committed, Found, Match, Revision, Write};
+use crate::page::{AttachmentInfo, Change, Found, Match, Revision};
 use crate::results::{bounded, without_excerpts};
 use crate::words::{TextQuery, TitleQuery};
 
@@ -65,10 +65,6 @@ impl PostgresDatabase {
     async fn client(&self, action: &'static str) -> Result<Object, DatabaseError> {
         client(&self.pool, action).await
     }
-
-    fn queue(&self) -> Result<&OperationQueue, DatabaseError> {
-        self.queue.as_ref().ok_or_else(DatabaseError::open_read_only)
-    }
 }
 
 /// Executes a read on a connection of the pool.
@@ -82,6 +78,10 @@ macro_rules! read {
 
 #[async_trait]
 impl Database for PostgresDatabase {
+    fn queue(&self) -> Result<&OperationQueue, DatabaseError> {
+        self.queue.as_ref().ok_or_else(DatabaseError::open_read_only)
+    }
+
     async fn page(&self, name: &Name) -> Result<Found, DatabaseError> {
         read!(self, "read a page", found, name)
     }
@@ -134,14 +134,6 @@ impl Database for PostgresDatabase {
         read!(self, "read an attachment", attachment, name, file)
     }
 
-    async fn write(&self, write: Write) -> Result<Committed, WriteError> {
-        self.queue()?.write(write).await
-    }
-
-    async fn import(&self, writes: Writes) -> Result<u64, DatabaseError> {
-        self.queue()?.import(writes).await
-    }
-
     async fn purges(&self, edge: &str, limit: usize) -> Result<Vec<(u64, String)>, DatabaseError> {
         if edge.contains('\0') {
             return Ok(Vec::new());
@@ -149,32 +141,11 @@ impl Database for PostgresDatabase {
         read!(self, "read the queue of purges", purges, edge, bounded(limit))
     }
 
-    async fn purge(&self, key: &str) -> Result<(), DatabaseError> {
-        self.queue()?.purge(key).await
-    }
-
-    async fn purged(&self, edge: &str, through: u64) -> Result<(), DatabaseError> {
-        self.queue()?.purged(edge, through).await
-    }
-
-    async fn set_edges(&self, edges: &[String]) -> Result<(), DatabaseError> {
-        self.queue()?.set_edges(edges).await
-    }
-
     async fn value(&self, key: &str) -> Result<Option<String>, DatabaseError> {
         if key.contains('\0') {
             return Ok(None);
         }
         read!(self, "read a value", value, key)
-    }
-
-    async fn set_value(
-        &self,
-        key: &str,
-        expected: Option<Option<&str>>,
-        value: Option<&str>,
-    ) -> Result<bool, DatabaseError> {
-        self.queue()?.set_value(key, expected, value).await
     }
 
     async fn values(&self, prefix: &str) -> Result<Vec<(String, String)>, DatabaseError> {

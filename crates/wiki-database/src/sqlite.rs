@@ -43,10 +43,10 @@ use self::connection::{
     LOG_BYTES_MAX, LOG_PAGES_MAX, WRITER_CACHE_KIB, connect, database_error, failure, make_durable,
 };
 use self::writer::Writer;
-use crate::database::{Database, DatabaseError, WriteError, Writes};
+use crate::database::{Database, DatabaseError};
 use crate::name::Name;
 use crate::operation::OperationQueue;
-use crate::page::{AttachmentInfo, Change, Committed, Found, Match, Page, Revision, Write};
+use crate::page::{AttachmentInfo, Change, Found, Match, Page, Revision};
 use crate::results::{bounded, without_excerpts};
 use crate::words::{TextQuery, TitleQuery};
 
@@ -180,10 +180,6 @@ impl SqliteDatabase {
         });
         task.await.unwrap_or_else(|error| Err(DatabaseError::temporary(action, &error.to_string())))
     }
-
-    fn queue(&self) -> Result<&OperationQueue, DatabaseError> {
-        self.writer.as_ref().and_then(Writer::queue).ok_or_else(DatabaseError::open_read_only)
-    }
 }
 
 impl Readers {
@@ -233,6 +229,10 @@ fn lock(path: &Path) -> Result<File, DatabaseError> {
 
 #[async_trait]
 impl Database for SqliteDatabase {
+    fn queue(&self) -> Result<&OperationQueue, DatabaseError> {
+        self.writer.as_ref().and_then(Writer::queue).ok_or_else(DatabaseError::open_read_only)
+    }
+
     async fn page(&self, name: &Name) -> Result<Found, DatabaseError> {
         if let Some(page) = self.page_in_memory(name) {
             return Ok(Found::Page(page));
@@ -313,43 +313,14 @@ impl Database for SqliteDatabase {
         self.read("read an attachment", move |connection| read::attachment(connection, &name, &file)).await
     }
 
-    async fn write(&self, write: Write) -> Result<Committed, WriteError> {
-        self.queue()?.write(write).await
-    }
-
-    async fn import(&self, writes: Writes) -> Result<u64, DatabaseError> {
-        self.queue()?.import(writes).await
-    }
-
     async fn purges(&self, edge: &str, limit: usize) -> Result<Vec<(u64, String)>, DatabaseError> {
         let (edge, limit) = (edge.to_owned(), bounded(limit));
         self.read("read the queue of purges", move |connection| read::purges(connection, &edge, limit)).await
     }
 
-    async fn purge(&self, key: &str) -> Result<(), DatabaseError> {
-        self.queue()?.purge(key).await
-    }
-
-    async fn purged(&self, edge: &str, through: u64) -> Result<(), DatabaseError> {
-        self.queue()?.purged(edge, through).await
-    }
-
-    async fn set_edges(&self, edges: &[String]) -> Result<(), DatabaseError> {
-        self.queue()?.set_edges(edges).await
-    }
-
     async fn value(&self, key: &str) -> Result<Option<String>, DatabaseError> {
         let key = key.to_owned();
         self.read("read a value", move |connection| read::value(connection, &key)).await
-    }
-
-    async fn set_value(
-        &self,
-        key: &str,
-        expected: Option<Option<&str>>,
-        value: Option<&str>,
-    ) -> Result<bool, DatabaseError> {
-        self.queue()?.set_value(key, expected, value).await
     }
 
     async fn values(&self, prefix: &str) -> Result<Vec<(String, String)>, DatabaseError> {
