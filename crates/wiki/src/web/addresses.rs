@@ -1,29 +1,42 @@
-//! Addresses: the names in them, and redirects to others.
+//! Addresses: the names in them, requests to pages, and redirects to others.
 
-use axum::extract::{FromRequestParts, Path};
+use std::sync::Arc;
+
+use axum::extract::{Extension, FromRequestParts, Path};
 use axum::response::{IntoResponse, Response};
 use breme_wiki_database::name::Name;
-use http::StatusCode;
 use http::header::LOCATION;
 use http::request::Parts;
+use http::{HeaderMap, StatusCode, Uri};
 
 use super::problem::Problem;
+use super::state::Wiki;
 use super::validators::insert;
+use super::visitor::Visitor;
 
 /// Parses a name in a path or a form.
 pub(crate) fn name(text: &str) -> Result<Name, Problem> {
     Name::parse(text).map_err(|error| Problem::bad_request(format!("{text:?} is not a name: {error}.")))
 }
 
-/// The page in the path of a request: `/wiki/NAME/…`.
-pub(crate) struct PageName(pub(crate) Name);
+/// A request to the page in its path: `/wiki/NAME/…`.
+pub(crate) struct PageRequest {
+    pub(crate) wiki: Arc<Wiki>,
+    pub(crate) visitor: Visitor,
+    pub(crate) name: Name,
+    pub(crate) uri: Uri,
+    pub(crate) headers: HeaderMap,
+}
 
-impl<S: Send + Sync> FromRequestParts<S> for PageName {
+impl FromRequestParts<Arc<Wiki>> for PageRequest {
     type Rejection = Response;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
-        let Path(text) = Path::<String>::from_request_parts(parts, state).await.map_err(IntoResponse::into_response)?;
-        name(&text).map(Self).map_err(IntoResponse::into_response)
+    async fn from_request_parts(parts: &mut Parts, wiki: &Arc<Wiki>) -> Result<Self, Response> {
+        let visitor = Extension::<Visitor>::from_request_parts(parts, wiki).await;
+        let Extension(visitor) = visitor.map_err(IntoResponse::into_response)?;
+        let Path(text) = Path::<String>::from_request_parts(parts, wiki).await.map_err(IntoResponse::into_response)?;
+        let name = name(&text).map_err(IntoResponse::into_response)?;
+        Ok(Self { wiki: Arc::clone(wiki), visitor, name, uri: parts.uri.clone(), headers: parts.headers.clone() })
     }
 }
 

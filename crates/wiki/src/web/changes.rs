@@ -13,7 +13,7 @@ use http::header::{CONTENT_LOCATION, CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH};
 use http::{HeaderMap, StatusCode, Uri};
 use serde_json::json;
 
-use super::addresses::{PageName, name, see_other};
+use super::addresses::{PageRequest, name, see_other};
 use super::guard::require_writer;
 use super::negotiation::names_html;
 use super::pages::{existing, missing_links};
@@ -148,14 +148,7 @@ impl Wiki {
 }
 
 /// `POST /wiki/NAME`: creates or overwrites, or from the edit form: saves, merges or previews.
-pub(crate) async fn post(
-    State(wiki): WikiState,
-    Extension(visitor): Extension<Visitor>,
-    PageName(name): PageName,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Body,
-) -> HandlerResult {
+pub(crate) async fn post(PageRequest { wiki, visitor, name, uri, headers }: PageRequest, body: Body) -> HandlerResult {
     let submission = read_submission(&headers, &uri, body, wiki.settings.page_bytes_max).await?;
     if submission.is_preview || submission.problem.is_some() {
         return preview_form(&wiki, &visitor, &name, &submission).await;
@@ -169,14 +162,7 @@ pub(crate) async fn post(
 }
 
 /// `PUT /wiki/NAME`.
-pub(crate) async fn put(
-    State(wiki): WikiState,
-    Extension(visitor): Extension<Visitor>,
-    PageName(name): PageName,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Body,
-) -> HandlerResult {
+pub(crate) async fn put(PageRequest { wiki, visitor, name, uri, headers }: PageRequest, body: Body) -> HandlerResult {
     let demand = demand(&headers)?;
     let submission = read_submission(&headers, &uri, body, wiki.settings.page_bytes_max).await?;
     if let Some(problem) = submission.problem {
@@ -282,13 +268,7 @@ async fn conflict(
 }
 
 /// `DELETE /wiki/NAME`.
-pub(crate) async fn delete(
-    State(wiki): WikiState,
-    Extension(visitor): Extension<Visitor>,
-    PageName(name): PageName,
-    uri: Uri,
-    headers: HeaderMap,
-) -> HandlerResult {
+pub(crate) async fn delete(PageRequest { wiki, visitor, name, uri, headers }: PageRequest) -> HandlerResult {
     let mut parameters = query(&uri);
     let comment = parameters.remove("comment").unwrap_or_default();
     let write = wiki.write_of(&visitor, &name, WriteAction::Delete, &comment, parameters.remove("author"));
@@ -308,11 +288,7 @@ fn html(text: &str) -> Response {
 }
 
 /// `GET /wiki/NAME/edit`.
-pub(crate) async fn edit_form(
-    State(wiki): WikiState,
-    Extension(visitor): Extension<Visitor>,
-    PageName(name): PageName,
-) -> HandlerResult {
+pub(crate) async fn edit_form(PageRequest { wiki, visitor, name, .. }: PageRequest) -> HandlerResult {
     require_writer(&wiki, &visitor)?;
     let submission = match wiki.database.page(&name).await? {
         Found::Page(page) => Submission {
@@ -364,21 +340,14 @@ pub(crate) async fn new_form(
 }
 
 /// `GET /wiki/NAME/rename`.
-pub(crate) async fn rename_form(
-    State(wiki): WikiState,
-    Extension(visitor): Extension<Visitor>,
-    PageName(page): PageName,
-) -> HandlerResult {
+pub(crate) async fn rename_form(PageRequest { wiki, visitor, name: page, .. }: PageRequest) -> HandlerResult {
     let page = existing(&wiki, &page).await?;
     Ok(html(&views::rename(&wiki.frame(&visitor), &page)))
 }
 
 /// `POST /wiki/NAME/rename` with `to`, and optionally `base` and `comment`.
 pub(crate) async fn rename(
-    State(wiki): WikiState,
-    Extension(visitor): Extension<Visitor>,
-    PageName(from): PageName,
-    headers: HeaderMap,
+    PageRequest { wiki, visitor, name: from, headers, .. }: PageRequest,
     body: Body,
 ) -> HandlerResult {
     let mut form = read_form(body, SMALL_FORM_BYTES).await?;
@@ -406,23 +375,14 @@ async fn by_form(
 }
 
 /// `GET /wiki/NAME/delete`.
-pub(crate) async fn delete_form(
-    State(wiki): WikiState,
-    Extension(visitor): Extension<Visitor>,
-    PageName(page): PageName,
-) -> HandlerResult {
+pub(crate) async fn delete_form(PageRequest { wiki, visitor, name: page, .. }: PageRequest) -> HandlerResult {
     let page = existing(&wiki, &page).await?;
     let backlinks = wiki.database.backlinks(&page.name, None, super::pages::LINES).await?;
     Ok(html(&views::delete(&wiki.frame(&visitor), &page, &backlinks)))
 }
 
 /// `POST /wiki/NAME/delete`, deletion by a form.
-pub(crate) async fn delete_by_form(
-    State(wiki): WikiState,
-    Extension(visitor): Extension<Visitor>,
-    PageName(name): PageName,
-    body: Body,
-) -> HandlerResult {
+pub(crate) async fn delete_by_form(PageRequest { wiki, visitor, name, .. }: PageRequest, body: Body) -> HandlerResult {
     let mut form = read_form(body, SMALL_FORM_BYTES).await?;
     let comment = form.remove("comment").unwrap_or_default();
     let write = wiki.write_of(&visitor, &name, WriteAction::Delete, &comment, form.remove("author"));
@@ -431,13 +391,7 @@ pub(crate) async fn delete_by_form(
 }
 
 /// `POST /wiki/NAME/revert` with `revision`, and optionally `base`: restores the contents of that revision.
-pub(crate) async fn revert(
-    State(wiki): WikiState,
-    Extension(visitor): Extension<Visitor>,
-    PageName(name): PageName,
-    headers: HeaderMap,
-    body: Body,
-) -> HandlerResult {
+pub(crate) async fn revert(PageRequest { wiki, visitor, name, headers, .. }: PageRequest, body: Body) -> HandlerResult {
     let form = read_form(body, SMALL_FORM_BYTES).await?;
     let number: u64 = form
         .get("revision")

@@ -13,12 +13,12 @@ use breme_wiki_database::name::Name;
 use breme_wiki_database::page::WriteAction;
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY};
-use http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::addresses::{PageName, name, see_other};
+use super::addresses::{PageRequest, name, see_other};
 use super::changes::json_response;
 use super::negotiation::names_html;
 use super::pages::{existing, wants_json};
@@ -59,13 +59,7 @@ impl Wiki {
 }
 
 /// `GET /wiki/NAME/files`.
-pub(crate) async fn list(
-    State(wiki): WikiState,
-    Extension(visitor): Extension<Visitor>,
-    PageName(page): PageName,
-    uri: Uri,
-    headers: HeaderMap,
-) -> HandlerResult {
+pub(crate) async fn list(PageRequest { wiki, visitor, name: page, uri, headers }: PageRequest) -> HandlerResult {
     let page = existing(&wiki, &page).await?;
     let files = wiki.database.attachments(&page.name).await?;
     let keys = vec![keys::page(&page.name), keys::TEMPLATES.to_owned()];
@@ -78,10 +72,7 @@ pub(crate) async fn list(
 
 /// `POST /wiki/NAME/files`: the files of a form.
 pub(crate) async fn upload(
-    State(wiki): WikiState,
-    Extension(visitor): Extension<Visitor>,
-    PageName(page): PageName,
-    headers: HeaderMap,
+    PageRequest { wiki, visitor, name: page, headers, .. }: PageRequest,
     form: Multipart,
 ) -> HandlerResult {
     let page = existing(&wiki, &page).await?;

@@ -5,7 +5,7 @@
 //! | `state` | the state shared by all handlers |
 //! | `guard`, `visitor` | authentication and authorisation: forged requests, permissions; the sender of a request |
 //! | `limiter` | rate limits |
-//! | `addresses` | names in addresses, redirects |
+//! | `addresses` | names in addresses, requests to pages, redirects |
 //! | `negotiation`, `validators` | which representation; validators and headers for caches |
 //! | `documents`, `memory` | cached HTML of pages; requests that need nothing else |
 //! | `pages`, `lists` | pages, revisions, differences; lists, searches, feeds |

@@ -13,7 +13,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use serde_json::json;
 
-use super::addresses::{PageName, name, redirect};
+use super::addresses::{PageRequest, name, redirect};
 use super::negotiation::{Format, negotiate};
 use super::problem::Problem;
 use super::state::{HandlerResult, Wiki, WikiState};
@@ -247,13 +247,7 @@ fn number(text: Option<&String>, what: &str) -> Result<Option<u64>, Problem> {
 }
 
 /// `GET /wiki/NAME/history`.
-pub(crate) async fn history(
-    State(wiki): WikiState,
-    Extension(visitor): Extension<Visitor>,
-    PageName(name): PageName,
-    uri: Uri,
-    headers: HeaderMap,
-) -> HandlerResult {
+pub(crate) async fn history(PageRequest { wiki, visitor, name, uri, headers }: PageRequest) -> HandlerResult {
     let before = number(query(&uri).get("before"), "before")?;
     let (changes, has_more) = first_lines(wiki.database.history(&name, before, LINES + 1).await?);
     if changes.is_empty() && before.is_none() {
@@ -322,13 +316,7 @@ pub(crate) async fn revision(
 }
 
 /// `GET /wiki/NAME/diff?from=N&to=M&by=words|lines`.
-pub(crate) async fn difference(
-    State(wiki): WikiState,
-    Extension(visitor): Extension<Visitor>,
-    PageName(name): PageName,
-    uri: Uri,
-    headers: HeaderMap,
-) -> HandlerResult {
+pub(crate) async fn difference(PageRequest { wiki, visitor, name, uri, headers }: PageRequest) -> HandlerResult {
     let parameters = query(&uri);
     let newest = wiki.database.history(&name, None, 1).await?.first().map_or(0, |change| change.revision);
     let to = number(parameters.get("to"), "to")?.unwrap_or(newest);
@@ -353,13 +341,7 @@ async fn content_of(wiki: &Wiki, name: &Name, revision: u64) -> Result<Option<Co
 }
 
 /// `GET /wiki/NAME/backlinks`.
-pub(crate) async fn backlinks(
-    State(wiki): WikiState,
-    Extension(visitor): Extension<Visitor>,
-    PageName(name): PageName,
-    uri: Uri,
-    headers: HeaderMap,
-) -> HandlerResult {
+pub(crate) async fn backlinks(PageRequest { wiki, visitor, name, uri, headers }: PageRequest) -> HandlerResult {
     let after = query(&uri).get("after").and_then(|after| Name::parse(after).ok());
     let (names, has_more) = first_lines(wiki.database.backlinks(&name, after.as_ref(), LINES + 1).await?);
     // Any change may add a link.
