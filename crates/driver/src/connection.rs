@@ -458,3 +458,16 @@ fn end_of_memory(log: Log<'_>, range: Range<usize>) -> usize {
     let end = range.end.min(range.start + SEGMENTS_PER_SEND);
     (range.start..end).find(|&index| !log.is_memory(index)).unwrap_or(end)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_connection_size() {
+        // Its slot of the table: the main part of the memory per idle connection, in addition to the timer slot and the
+        // kernel's socket.
+        let bytes = size_of::<(u32, Option<Connection>)>();
+        assert!(bytes <= 144, "{bytes} bytes");
+    }
+}

@@ -30,14 +30,13 @@ use std::time::Duration;
 
 use breme_base::{Instant, Timers};
 use breme_node::{
-    Accepted, Actions, CloseReason, ConnectError, ConnectTicket, ConnectionId, Node, PRESSURE_TURN, Pressure, ShardId,
-    TlsFailure,
+    Accepted, Actions, CloseReason, ConnectError, ConnectTicket, ConnectionId, ConnectionTable, Node, PRESSURE_TURN,
+    Pressure, ShardId, TlsFailure,
 };
 use breme_sys::{Clock, TimestampConverter};
 pub(crate) use receive_completion::ReceiveCompletion;
 
 use crate::connection::{Connection, ConnectionPhase};
-use crate::connection_table::ConnectionTable;
 use crate::control::{Control, LiveCounters, StopMode};
 use crate::heap_trim::HeapTrim;
 use crate::io_backend::IoBackend;
@@ -87,7 +86,7 @@ pub(crate) struct Engine<N, B> {
     settings: Arc<DriverSettings>,
     control: Arc<Control>,
     actions: Actions,
-    table: ConnectionTable,
+    table: ConnectionTable<Connection>,
     timers: Timers,
     /// Connections that need a turn without a kernel event, each at most once.
     ready: VecDeque<ConnectionId>,
@@ -380,7 +379,7 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
     }
 
     pub(crate) fn is_done(&self) -> bool {
-        self.is_exiting || (self.has_notified_stop && self.table.len() == 0 && self.connects_failed.is_empty())
+        self.is_exiting || (self.has_notified_stop && self.table.is_empty() && self.connects_failed.is_empty())
     }
 
     pub(crate) fn is_exiting(&self) -> bool {

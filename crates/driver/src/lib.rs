@@ -14,9 +14,9 @@
 //! share the engine, so that only the I/O architecture differs:
 //!
 //! ```text
-//!   uring.rs    ┐              ┌ connection.rs ── transport.rs ── (tls/) ── the kernel
-//!   events.rs   ├─ engine.rs ──┤       └ send_queue.rs
-//!   threads.rs  ┘      │       └ connection_table.rs
+//!   uring.rs    ┐
+//!   events.rs   ├─ engine.rs ──── connection.rs ── transport.rs ── (tls/) ── the kernel
+//!   threads.rs  ┘      │                  └ send_queue.rs
 //!                 the node        (io_backend.rs: the I/O that differs between the drivers)
 //!   handle.rs: start, stop, wake, join ── control.rs: state shared by threads
 //! ```
@@ -65,7 +65,6 @@
 
 mod accept;
 mod connection;
-mod connection_table;
 mod control;
 mod engine;
 mod events;

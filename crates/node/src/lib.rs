@@ -42,6 +42,7 @@
 //! requested a tunnel on a connection determines where TLS begins on it: [`Actions::start_tls`].
 
 mod actions;
+mod connection_table;
 mod ids;
 mod pressure;
 mod tls;
@@ -50,6 +51,7 @@ use std::time::Duration;
 
 pub use actions::{Action, Actions, COPIED_BYTES_MAX, Close, Endpoint, FileRange, Log, SendRange};
 use breme_base::Instant;
+pub use connection_table::ConnectionTable;
 pub use ids::{ConnectTicket, ConnectionId, ListenerId, Shard, ShardId};
 pub use pressure::{PRESSURE_GRACE, PRESSURE_IDLE_TIMEOUT, PRESSURE_RATE_MIN, PRESSURE_TURN, Pressure};
 pub use tls::{Handshake, TlsClientId, TlsFailure};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use breme_base::Instant;
-use breme_node::{Actions, ConnectionId, Node};
+use breme_node::{Actions, ConnectionTable, Node};
 
 use crate::link::EndIndex;
 
@@ -65,7 +65,7 @@ pub(crate) struct ShardState {
     /// None during a call.
     pub(crate) node: Option<Box<dyn Hosted>>,
     pub(crate) actions: Actions,
-    pub(crate) table: ConnectionTable,
+    pub(crate) table: ConnectionTable<EndIndex>,
     pub(crate) connecting_count: usize,
     pub(crate) is_done: bool,
     /// The deadline requested by the node.
@@ -92,52 +92,5 @@ impl ShardState {
             deadline: None,
             check: None,
         }
-    }
-}
-
-/// The connections of a shard. Freed indices are reused at once, so that use of a stale id is detected early.
-#[derive(Debug, Default)]
-pub(crate) struct ConnectionTable {
-    slots: Vec<ConnectionSlot>,
-    free: Vec<u32>,
-}
-
-#[derive(Debug)]
-struct ConnectionSlot {
-    generation: u32,
-    end: Option<EndIndex>,
-}
-
-impl ConnectionTable {
-    pub(crate) fn insert(&mut self, end: EndIndex) -> ConnectionId {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(ConnectionSlot { generation: 0, end: None });
-            u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
-        });
-        let slot = &mut self.slots[index as usize];
-        slot.end = Some(end);
-        ConnectionId::new(index, slot.generation)
-    }
-
-    pub(crate) fn end(&self, id: ConnectionId) -> Option<EndIndex> {
-        let slot = self.slots.get(id.index())?;
-        slot.end.filter(|_| slot.generation == id.generation())
-    }
-
-    pub(crate) fn remove(&mut self, id: ConnectionId) {
-        if self.end(id).is_some() {
-            let slot = &mut self.slots[id.index()];
-            slot.end = None;
-            slot.generation += 1;
-            self.free.push(id.key());
-        }
-    }
-
-    pub(crate) fn ends(&self) -> Vec<EndIndex> {
-        self.slots.iter().filter_map(|slot| slot.end).collect()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.free.len() == self.slots.len()
     }
 }

@@ -72,7 +72,7 @@ impl Simulation {
     /// The stopping timeout of a host has passed.
     pub(crate) fn drop_host(&mut self, host_index: usize) {
         for shard_index in self.hosts[host_index].shards.clone() {
-            for end in self.shards[shard_index].table.ends() {
+            for end in self.ends(shard_index) {
                 if self.end(end).may_send() {
                     self.send_reset(end);
                     self.finish_with(end, CloseReason::Dropped);
@@ -224,9 +224,13 @@ impl Simulation {
         Some(end)
     }
 
+    fn ends(&self, shard_index: usize) -> Vec<EndIndex> {
+        self.shards[shard_index].table.iter().map(|(_, &end)| end).collect()
+    }
+
     /// The open end with this id, recorded in the trace; none if the id is stale or the connection closed.
     pub(crate) fn open_end(&mut self, shard_index: usize, id: ConnectionId, what: TraceEvent) -> Option<EndIndex> {
-        let end = self.shards[shard_index].table.end(id)?;
+        let end = *self.shards[shard_index].table.get(id)?;
         if self.end(end).phase != EndPhase::Open {
             return None;
         }
@@ -245,7 +249,7 @@ impl Simulation {
     /// The node is done: its connections are dropped, as by an exiting process.
     fn exit(&mut self, shard_index: usize) {
         self.trace.record(self.now, shard_index, None, TraceEvent::Exits);
-        for end in self.shards[shard_index].table.ends() {
+        for end in self.ends(shard_index) {
             self.drop_end(end);
         }
         self.shards[shard_index].is_done = true;
