@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use breme_base::{Instant, Random, Timers};
 use breme_node::{
-    Accepted, Actions, COPIED_BYTES_MAX, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId,
+    Accepted, Actions, COPIED_BYTES_MAX, Close, CloseReason, ConnectResult, ConnectTicket, Connected, ConnectionId,
     Endpoint, Node, Received,
 };
 use slab::Slab;
@@ -397,17 +397,11 @@ impl Node for LinkNode {
         self.settle(now, actions);
     }
 
-    fn handle_connected(
-        &mut self,
-        now: Instant,
-        ticket: ConnectTicket,
-        outcome: Result<Connected, ConnectError>,
-        actions: &mut Actions,
-    ) {
+    fn handle_connected(&mut self, now: Instant, ticket: ConnectTicket, result: ConnectResult, actions: &mut Actions) {
         self.settle(now, actions);
         let index = ticket.0 as usize;
         let Some(pair) = self.pairs.get_mut(index) else { return };
-        match outcome {
+        match result {
             Ok(Connected { connection, .. }) => {
                 pair.server = Peer::Open(connection);
                 if pair.client == Peer::Gone {

@@ -44,7 +44,7 @@ use std::time::Duration;
 
 use breme_base::Instant;
 use breme_node::{
-    Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Node, Received,
+    Accepted, Actions, Close, CloseReason, ConnectError, ConnectResult, ConnectTicket, ConnectionId, Node, Received,
 };
 use connections::Loss;
 pub use connections::{CONNECT_GIVE_UP, CONNECTING_MAX, tls_client};
@@ -73,13 +73,7 @@ impl Node for Load {
         actions.close(connection, Close::Abort); // a generator listens nowhere
     }
 
-    fn handle_connected(
-        &mut self,
-        now: Instant,
-        ticket: ConnectTicket,
-        outcome: Result<Connected, ConnectError>,
-        actions: &mut Actions,
-    ) {
+    fn handle_connected(&mut self, now: Instant, ticket: ConnectTicket, result: ConnectResult, actions: &mut Actions) {
         self.tick(now);
         self.connecting = self.connecting.saturating_sub(1);
         let (index, attempt) = (ticket.0 as u32, (ticket.0 >> 32) as u32);
@@ -87,7 +81,7 @@ impl Node for Load {
             Some(User { state: State::Connecting(since), attempt: current, .. }) if *current == attempt => Some(*since),
             _ => None,
         };
-        match (outcome, since) {
+        match (result, since) {
             (Ok(connected), Some(since)) if connected.handshake.is_none() && self.tunnel_request.is_some() => {
                 self.request_tunnel(now, index, since, connected.connection, actions);
             }

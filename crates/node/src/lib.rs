@@ -73,7 +73,7 @@ pub trait Node {
         &mut self,
         _now: Instant,
         _ticket: ConnectTicket,
-        _outcome: Result<Connected, ConnectError>,
+        _result: ConnectResult,
         _actions: &mut Actions,
     ) {
     }
@@ -180,6 +180,9 @@ impl Connected {
         Self { connection, handshake: None }
     }
 }
+
+/// The result of [`Actions::connect`] or [`Actions::start_tls`].
+pub type ConnectResult = Result<Connected, ConnectError>;
 
 /// Why a connection could not be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -62,8 +62,7 @@ use std::sync::Arc;
 
 use breme_base::Instant;
 use breme_node::{
-    Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Node, Pressure,
-    Received, Shard,
+    Accepted, Actions, Close, CloseReason, ConnectResult, ConnectTicket, ConnectionId, Node, Pressure, Received, Shard,
 };
 use context::{Context, ShardState};
 use health_checks::{CheckContext, Checks};
@@ -132,20 +131,14 @@ impl Node for ProxyNode {
         self.context(now, actions).wait_for_more(key);
     }
 
-    fn handle_connected(
-        &mut self,
-        now: Instant,
-        ticket: ConnectTicket,
-        outcome: Result<Connected, ConnectError>,
-        actions: &mut Actions,
-    ) {
+    fn handle_connected(&mut self, now: Instant, ticket: ConnectTicket, result: ConnectResult, actions: &mut Actions) {
         if let Some(number) = Checks::from_ticket(ticket) {
-            return self.checks(now, actions).handle_connected(number, outcome);
+            return self.checks(now, actions).handle_connected(number, result);
         }
         let index = ticket.0 as usize;
         if let Some(connecting) = self.state.connecting.try_remove(index) {
             let Connecting { endpoint, exchange } = connecting;
-            self.context(now, actions).handle_connected(ConnectingKey::new(index), endpoint, exchange, outcome);
+            self.context(now, actions).handle_connected(ConnectingKey::new(index), endpoint, exchange, result);
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use breme_base::Instant;
 use breme_node::{
-    Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Endpoint, Node,
+    Accepted, Actions, Close, CloseReason, ConnectError, ConnectResult, ConnectTicket, ConnectionId, Endpoint, Node,
     Received,
 };
 use bytes::Bytes;
@@ -171,15 +171,9 @@ impl Node for Client {
         self.failures.push(format!("a client accepted {connection:?}"));
     }
 
-    fn handle_connected(
-        &mut self,
-        now: Instant,
-        ticket: ConnectTicket,
-        outcome: Result<Connected, ConnectError>,
-        actions: &mut Actions,
-    ) {
+    fn handle_connected(&mut self, now: Instant, ticket: ConnectTicket, result: ConnectResult, actions: &mut Actions) {
         match self.runs.iter_mut().find(|play| play.ticket == ticket) {
-            Some(play) => play.connection_state.connected(outcome),
+            Some(play) => play.connection_state.connected(result),
             None => self.failures.push(format!("connected with {ticket:?}, which was never used")),
         }
         self.advance(now, actions);
@@ -240,8 +234,8 @@ impl Node for Client {
 }
 
 impl ConnectionState {
-    fn connected(&mut self, outcome: Result<Connected, ConnectError>) {
-        match outcome {
+    fn connected(&mut self, result: ConnectResult) {
+        match result {
             Ok(connected) => self.connection = Some(connected.connection),
             Err(error) => self.failed = Some(error),
         }

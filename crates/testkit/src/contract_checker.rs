@@ -4,9 +4,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use breme_base::Instant;
-use breme_node::{
-    Accepted, Action, Actions, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Node, Received,
-};
+use breme_node::{Accepted, Action, Actions, CloseReason, ConnectResult, ConnectTicket, ConnectionId, Node, Received};
 
 /// Limit of the recorded violations: further ones are consequences of the first.
 const VIOLATIONS_MAX: usize = 8;
@@ -216,22 +214,16 @@ impl<N: Node> Node for ContractChecker<N> {
         self.record_actions(actions, from);
     }
 
-    fn handle_connected(
-        &mut self,
-        now: Instant,
-        ticket: ConnectTicket,
-        outcome: Result<Connected, ConnectError>,
-        actions: &mut Actions,
-    ) {
+    fn handle_connected(&mut self, now: Instant, ticket: ConnectTicket, result: ConnectResult, actions: &mut Actions) {
         self.enter(now, "handle_connected");
         let was_dialled = self.pending_connects.remove(&ticket.0);
         self.require(was_dialled, || format!("an outcome of {ticket:?}, which is not under way"));
-        if let Ok(connected) = outcome {
+        if let Ok(connected) = result {
             self.record.connected_count += 1;
             self.record_opened(connected.connection, false);
         }
         let from = actions.len();
-        self.node.handle_connected(now, ticket, outcome, actions);
+        self.node.handle_connected(now, ticket, result, actions);
         self.record_actions(actions, from);
     }
 

@@ -15,7 +15,7 @@ use breme_driver::{
     start,
 };
 use breme_node::{
-    Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Node, Received, Shard,
+    Accepted, Actions, Close, CloseReason, ConnectResult, ConnectTicket, ConnectionId, Node, Received, Shard,
 };
 
 /// The drivers available here. Unavailable ones are reported, so that skipped tests are visible.
@@ -49,7 +49,7 @@ pub fn nobody() -> SocketAddr {
 pub enum Event<'a> {
     Started,
     Accepted(ConnectionId),
-    Connected(ConnectTicket, Result<Connected, ConnectError>),
+    Connected(ConnectTicket, ConnectResult),
     Received(ConnectionId, Received<'a>),
     Sent(ConnectionId, u64),
     Closed(ConnectionId, CloseReason),
@@ -93,14 +93,8 @@ impl<F: FnMut(&mut Context<'_>, Event<'_>) -> usize> Node for Scripted<F> {
         self.call(now, actions, Event::Accepted(id));
     }
 
-    fn handle_connected(
-        &mut self,
-        now: Instant,
-        ticket: ConnectTicket,
-        outcome: Result<Connected, ConnectError>,
-        actions: &mut Actions,
-    ) {
-        self.call(now, actions, Event::Connected(ticket, outcome));
+    fn handle_connected(&mut self, now: Instant, ticket: ConnectTicket, result: ConnectResult, actions: &mut Actions) {
+        self.call(now, actions, Event::Connected(ticket, result));
     }
 
     fn handle_received(

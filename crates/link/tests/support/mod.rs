@@ -6,8 +6,7 @@ use std::time::Duration;
 use breme_base::Instant;
 use breme_link::{Link, LinkNode, Settings};
 use breme_node::{
-    Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Endpoint, Node,
-    Received,
+    Accepted, Actions, Close, CloseReason, ConnectResult, ConnectTicket, ConnectionId, Endpoint, Node, Received,
 };
 use breme_sim::{AmountRange, DurationRange, Host, Network, Simulation};
 use breme_testkit::ContractChecker;
@@ -148,14 +147,8 @@ impl Node for Client {
 
     fn handle_accepted(&mut self, _: Instant, _: ConnectionId, _: Accepted, _: &mut Actions) {}
 
-    fn handle_connected(
-        &mut self,
-        now: Instant,
-        _ticket: ConnectTicket,
-        outcome: Result<Connected, ConnectError>,
-        actions: &mut Actions,
-    ) {
-        match outcome {
+    fn handle_connected(&mut self, now: Instant, _ticket: ConnectTicket, result: ConnectResult, actions: &mut Actions) {
+        match result {
             Ok(connected) => self.peer.begin(now, connected.connection, actions),
             Err(_) => actions.exit(),
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use breme_base::Instant;
 use breme_node::{
-    Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Node, Received,
+    Accepted, Actions, Close, CloseReason, ConnectError, ConnectResult, ConnectTicket, ConnectionId, Node, Received,
     TlsClientId, TlsFailure,
 };
 use breme_sim::{Network, Simulation};
@@ -19,14 +19,8 @@ struct Late(Vec<ConnectError>);
 impl Node for Late {
     fn handle_accepted(&mut self, _: Instant, _: ConnectionId, _: Accepted, _: &mut Actions) {}
 
-    fn handle_connected(
-        &mut self,
-        _: Instant,
-        _: ConnectTicket,
-        outcome: Result<Connected, ConnectError>,
-        _: &mut Actions,
-    ) {
-        self.0.extend(outcome.err());
+    fn handle_connected(&mut self, _: Instant, _: ConnectTicket, result: ConnectResult, _: &mut Actions) {
+        self.0.extend(result.err());
     }
 
     fn handle_received(
