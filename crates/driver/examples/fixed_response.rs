@@ -21,19 +21,13 @@ struct FixedResponse;
 impl Node for FixedResponse {
     fn handle_accepted(&mut self, _: Instant, _: ConnectionId, _: Accepted, _: &mut Actions) {}
 
-    fn handle_received(
-        &mut self,
-        _: Instant,
-        id: ConnectionId,
-        received: Received<'_>,
-        actions: &mut Actions,
-    ) -> usize {
+    fn handle_received(&mut self, _: Instant, id: ConnectionId, input: Received<'_>, actions: &mut Actions) -> usize {
         let mut taken = 0;
-        while let Some(length) = head_length(&received.bytes[taken..]) {
+        while let Some(length) = head_length(&input.bytes[taken..]) {
             actions.send(id).extend_from_slice(RESPONSE);
             taken += length;
         }
-        if received.ended {
+        if input.ended {
             actions.close(id, Close::Graceful);
         }
         taken

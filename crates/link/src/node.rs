@@ -384,15 +384,15 @@ impl LinkNode {
 }
 
 impl Node for LinkNode {
-    fn handle_accepted(&mut self, now: Instant, connection: ConnectionId, _accepted: Accepted, actions: &mut Actions) {
+    fn handle_accepted(&mut self, now: Instant, id: ConnectionId, _accepted: Accepted, actions: &mut Actions) {
         self.settle(now, actions);
         self.counters.connections.add();
         let opens_at = now + self.lines[Direction::ToServer.index()].draw_delay();
         let mut flows = [Flow::new(), Flow::new()];
         flows[Direction::ToServer.index()].opens_at = opens_at;
-        let pair = Pair { client: Peer::Open(connection), server: Peer::Awaited, flows, server_index: 0 };
+        let pair = Pair { client: Peer::Open(id), server: Peer::Awaited, flows, server_index: 0 };
         let index = self.pairs.insert(pair);
-        self.set_place(Place { connection, pair: index, sends: Direction::ToServer });
+        self.set_place(Place { connection: id, pair: index, sends: Direction::ToServer });
         self.timers.set(timer_key(index, Direction::ToServer), opens_at);
         self.settle(now, actions);
     }
@@ -429,22 +429,16 @@ impl Node for LinkNode {
         self.settle(now, actions);
     }
 
-    fn handle_received(
-        &mut self,
-        now: Instant,
-        connection: ConnectionId,
-        received: Received<'_>,
-        actions: &mut Actions,
-    ) -> usize {
+    fn handle_received(&mut self, now: Instant, id: ConnectionId, input: Received<'_>, actions: &mut Actions) -> usize {
         self.settle(now, actions);
-        let Some(place) = self.place(connection) else { return received.bytes.len() };
-        let taken = self.take(now, place, received, actions);
+        let Some(place) = self.place(id) else { return input.bytes.len() };
+        let taken = self.take(now, place, input, actions);
         self.settle(now, actions);
         taken
     }
 
-    fn handle_sent(&mut self, now: Instant, connection: ConnectionId, unsent_bytes: u64, actions: &mut Actions) {
-        let Some(Place { pair: index, sends, .. }) = self.place(connection) else { return };
+    fn handle_sent(&mut self, now: Instant, id: ConnectionId, unsent_bytes: u64, actions: &mut Actions) {
+        let Some(Place { pair: index, sends, .. }) = self.place(id) else { return };
         let direction = sends.reverse();
         let Some(pair) = self.pairs.get_mut(index) else { return };
         let flow = pair.flow(direction);
@@ -457,9 +451,9 @@ impl Node for LinkNode {
         self.settle(now, actions);
     }
 
-    fn handle_closed(&mut self, now: Instant, connection: ConnectionId, reason: CloseReason, actions: &mut Actions) {
-        let Some(Place { pair: index, sends, .. }) = self.place(connection) else { return };
-        self.places[connection.index()] = None;
+    fn handle_closed(&mut self, now: Instant, id: ConnectionId, reason: CloseReason, actions: &mut Actions) {
+        let Some(Place { pair: index, sends, .. }) = self.place(id) else { return };
+        self.places[id.index()] = None;
         self.settle(now, actions);
         let Some(pair) = self.pairs.get_mut(index) else { return };
         match sends {

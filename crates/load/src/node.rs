@@ -69,8 +69,8 @@ impl Node for Load {
         self.handle_deadline(now, actions);
     }
 
-    fn handle_accepted(&mut self, _now: Instant, connection: ConnectionId, _accepted: Accepted, actions: &mut Actions) {
-        actions.close(connection, Close::Abort); // a generator listens nowhere
+    fn handle_accepted(&mut self, _now: Instant, id: ConnectionId, _accepted: Accepted, actions: &mut Actions) {
+        actions.close(id, Close::Abort); // a generator listens nowhere
     }
 
     fn handle_connected(&mut self, now: Instant, ticket: ConnectTicket, result: ConnectResult, actions: &mut Actions) {
@@ -98,60 +98,54 @@ impl Node for Load {
         self.publish();
     }
 
-    fn handle_received(
-        &mut self,
-        now: Instant,
-        connection: ConnectionId,
-        received: Received<'_>,
-        actions: &mut Actions,
-    ) -> usize {
+    fn handle_received(&mut self, now: Instant, id: ConnectionId, input: Received<'_>, actions: &mut Actions) -> usize {
         self.tick(now);
-        let index = match self.owners.get(connection) {
+        let index = match self.owners.get(id) {
             Owner::User(index) => index,
-            Owner::Lingering if received.ended => {
-                self.owners.set(connection, Owner::Nobody);
-                actions.close(connection, Close::Graceful);
-                return received.bytes.len();
+            Owner::Lingering if input.ended => {
+                self.owners.set(id, Owner::Nobody);
+                actions.close(id, Close::Graceful);
+                return input.bytes.len();
             }
             Owner::Idle(index) => {
-                self.tally.unexpected += u64::from(!received.bytes.is_empty());
-                self.lose_idle(index, connection);
-                actions.close(connection, Close::Graceful);
-                return received.bytes.len();
+                self.tally.unexpected += u64::from(!input.bytes.is_empty());
+                self.lose_idle(index, id);
+                actions.close(id, Close::Graceful);
+                return input.bytes.len();
             }
-            Owner::Lingering | Owner::Nobody => return received.bytes.len(),
+            Owner::Lingering | Owner::Nobody => return input.bytes.len(),
         };
         if let State::Tunnelling(since, _) = self.users[index as usize].state {
-            let taken = self.read_tunnel(now, index, since, connection, received, actions);
+            let taken = self.read_tunnel(now, index, since, id, input, actions);
             self.tally.bytes_received += taken as u64;
             self.publish();
             return taken;
         }
         let answered_before = self.tally.answered;
-        let (taken, reading) = self.read(now, index, connection, received, actions);
+        let (taken, reading) = self.read(now, index, id, input, actions);
         self.tally.bytes_received += taken as u64;
         if matches!(reading, Reading::Idle) && self.tally.answered != answered_before {
-            self.go_on(now, index, connection, actions);
+            self.go_on(now, index, id, actions);
         }
         self.dispatch(now, actions);
         self.publish();
         taken
     }
 
-    fn handle_closed(&mut self, now: Instant, connection: ConnectionId, reason: CloseReason, actions: &mut Actions) {
+    fn handle_closed(&mut self, now: Instant, id: ConnectionId, reason: CloseReason, actions: &mut Actions) {
         self.tick(now);
-        let index = match self.owners.get(connection) {
+        let index = match self.owners.get(id) {
             Owner::User(index) => index,
-            Owner::Idle(index) => return self.lose_idle(index, connection),
-            Owner::Lingering | Owner::Nobody => return self.owners.set(connection, Owner::Nobody),
+            Owner::Idle(index) => return self.lose_idle(index, id),
+            Owner::Lingering | Owner::Nobody => return self.owners.set(id, Owner::Nobody),
         };
         if self.phase == Phase::Over {
             return; // the totals are complete; the driver drops the open connections
         }
         if let State::Tunnelling(..) = self.users[index as usize].state {
-            return self.tunnel_failed(now, index, connection, ErrorKind::ProxyRefused, actions);
+            return self.tunnel_failed(now, index, id, ErrorKind::ProxyRefused, actions);
         }
-        self.detach(index, connection);
+        self.detach(index, id);
         let is_idle = self.users[index as usize].window.is_empty();
         let loss = match reason {
             CloseReason::Requested | CloseReason::Truncated => Loss::ClosedEarly,

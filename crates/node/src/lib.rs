@@ -66,7 +66,7 @@ pub trait Node {
     fn handle_started(&mut self, _now: Instant, _actions: &mut Actions) {}
 
     /// A peer connected to one of the listeners.
-    fn handle_accepted(&mut self, now: Instant, connection: ConnectionId, accepted: Accepted, actions: &mut Actions);
+    fn handle_accepted(&mut self, now: Instant, id: ConnectionId, accepted: Accepted, actions: &mut Actions);
 
     /// The result of [`Actions::connect`] or [`Actions::start_tls`].
     fn handle_connected(
@@ -79,21 +79,15 @@ pub trait Node {
     }
 
     /// Bytes, or the end of the peer's sending, or both. Returns the number of bytes taken.
-    fn handle_received(
-        &mut self,
-        now: Instant,
-        connection: ConnectionId,
-        received: Received<'_>,
-        actions: &mut Actions,
-    ) -> usize;
+    fn handle_received(&mut self, now: Instant, id: ConnectionId, input: Received<'_>, actions: &mut Actions) -> usize;
 
     /// The send queue of a connection became long (`unsent_bytes` above 0: stop producing) or empty again (0).
     ///
     /// A send that left at once is not reported.
-    fn handle_sent(&mut self, _now: Instant, _connection: ConnectionId, _unsent_bytes: u64, _actions: &mut Actions) {}
+    fn handle_sent(&mut self, _now: Instant, _id: ConnectionId, _unsent_bytes: u64, _actions: &mut Actions) {}
 
     /// The connection is closed; its id is not used again.
-    fn handle_closed(&mut self, now: Instant, connection: ConnectionId, reason: CloseReason, actions: &mut Actions);
+    fn handle_closed(&mut self, now: Instant, id: ConnectionId, reason: CloseReason, actions: &mut Actions);
 
     /// [`Node::next_deadline`] has passed.
     fn handle_deadline(&mut self, _now: Instant, _actions: &mut Actions) {}

@@ -84,16 +84,10 @@ impl Node for Origin {
         }
     }
 
-    fn handle_received(
-        &mut self,
-        now: Instant,
-        id: ConnectionId,
-        received: Received<'_>,
-        actions: &mut Actions,
-    ) -> usize {
+    fn handle_received(&mut self, now: Instant, id: ConnectionId, input: Received<'_>, actions: &mut Actions) -> usize {
         match self.context(now, id, actions) {
-            Some(mut context) => context.receive(received),
-            None => received.bytes.len(),
+            Some(mut context) => context.receive(input),
+            None => input.bytes.len(),
         }
     }
 

@@ -142,20 +142,14 @@ impl Node for ProxyNode {
         }
     }
 
-    fn handle_received(
-        &mut self,
-        now: Instant,
-        id: ConnectionId,
-        received: Received<'_>,
-        actions: &mut Actions,
-    ) -> usize {
+    fn handle_received(&mut self, now: Instant, id: ConnectionId, input: Received<'_>, actions: &mut Actions) -> usize {
         match self.state.owner(id) {
-            Owner::Client(key) => self.context_with(now, received.bytes, actions).receive_from_client(key, received),
+            Owner::Client(key) => self.context_with(now, input.bytes, actions).receive_from_client(key, input),
             Owner::UpstreamConnection(key) => {
-                self.context_with(now, received.bytes, actions).receive_from_upstream(key, received)
+                self.context_with(now, input.bytes, actions).receive_from_upstream(key, input)
             }
-            Owner::Check(number) => self.checks(now, actions).receive(number, received),
-            Owner::None => received.bytes.len(),
+            Owner::Check(number) => self.checks(now, actions).receive(number, input),
+            Owner::None => input.bytes.len(),
         }
     }
 

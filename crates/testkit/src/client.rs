@@ -161,14 +161,8 @@ impl Node for Client {
         self.advance(now, actions);
     }
 
-    fn handle_accepted(
-        &mut self,
-        _now: Instant,
-        connection: ConnectionId,
-        _accepted: Accepted,
-        _actions: &mut Actions,
-    ) {
-        self.failures.push(format!("a client accepted {connection:?}"));
+    fn handle_accepted(&mut self, _now: Instant, id: ConnectionId, _accepted: Accepted, _actions: &mut Actions) {
+        self.failures.push(format!("a client accepted {id:?}"));
     }
 
     fn handle_connected(&mut self, now: Instant, ticket: ConnectTicket, result: ConnectResult, actions: &mut Actions) {
@@ -179,34 +173,28 @@ impl Node for Client {
         self.advance(now, actions);
     }
 
-    fn handle_received(
-        &mut self,
-        now: Instant,
-        connection: ConnectionId,
-        received: Received<'_>,
-        actions: &mut Actions,
-    ) -> usize {
-        let consumed = if let Some(index) = self.play_of(connection) {
-            self.offer(index, received, &mut CallContext { now, actions, is_offered: true })
+    fn handle_received(&mut self, now: Instant, id: ConnectionId, input: Received<'_>, actions: &mut Actions) -> usize {
+        let consumed = if let Some(index) = self.play_of(id) {
+            self.offer(index, input, &mut CallContext { now, actions, is_offered: true })
         } else {
-            self.failures.push(format!("received on {connection:?}, which is not ours"));
+            self.failures.push(format!("received on {id:?}, which is not ours"));
             0
         };
         self.advance(now, actions);
         consumed
     }
 
-    fn handle_sent(&mut self, now: Instant, connection: ConnectionId, unsent_bytes: u64, actions: &mut Actions) {
-        if let Some(index) = self.play_of(connection) {
+    fn handle_sent(&mut self, now: Instant, id: ConnectionId, unsent_bytes: u64, actions: &mut Actions) {
+        if let Some(index) = self.play_of(id) {
             self.runs[index].connection_state.sent(unsent_bytes);
         }
         self.advance(now, actions);
     }
 
-    fn handle_closed(&mut self, now: Instant, connection: ConnectionId, reason: CloseReason, actions: &mut Actions) {
-        if let Some(index) = self.play_of(connection) {
+    fn handle_closed(&mut self, now: Instant, id: ConnectionId, reason: CloseReason, actions: &mut Actions) {
+        if let Some(index) = self.play_of(id) {
             self.runs[index].connection_state.closed = Some(reason);
-            self.shared_state.closed.push(connection);
+            self.shared_state.closed.push(id);
         }
         self.advance(now, actions);
     }

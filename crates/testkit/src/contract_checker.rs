@@ -203,14 +203,14 @@ impl<N: Node> Node for ContractChecker<N> {
         self.record_actions(actions, from);
     }
 
-    fn handle_accepted(&mut self, now: Instant, connection: ConnectionId, accepted: Accepted, actions: &mut Actions) {
+    fn handle_accepted(&mut self, now: Instant, id: ConnectionId, accepted: Accepted, actions: &mut Actions) {
         self.enter(now, "handle_accepted");
         let is_stopping = self.record.stopping_count > 0;
-        self.require(!is_stopping, || format!("{connection:?} accepted after handle_stopping"));
+        self.require(!is_stopping, || format!("{id:?} accepted after handle_stopping"));
         self.record.accepted_count += 1;
-        self.record_opened(connection, true);
+        self.record_opened(id, true);
         let from = actions.len();
-        self.node.handle_accepted(now, connection, accepted, actions);
+        self.node.handle_accepted(now, id, accepted, actions);
         self.record_actions(actions, from);
     }
 
@@ -227,51 +227,45 @@ impl<N: Node> Node for ContractChecker<N> {
         self.record_actions(actions, from);
     }
 
-    fn handle_received(
-        &mut self,
-        now: Instant,
-        connection: ConnectionId,
-        received: Received<'_>,
-        actions: &mut Actions,
-    ) -> usize {
+    fn handle_received(&mut self, now: Instant, id: ConnectionId, input: Received<'_>, actions: &mut Actions) -> usize {
         self.enter(now, "handle_received");
-        self.record_lent(connection, received, self.node.is_full_duplex());
+        self.record_lent(id, input, self.node.is_full_duplex());
         let from = actions.len();
-        let consumed = self.node.handle_received(now, connection, received, actions);
-        self.record_consumed(connection, received.bytes, consumed);
+        let consumed = self.node.handle_received(now, id, input, actions);
+        self.record_consumed(id, input.bytes, consumed);
         self.record_actions(actions, from);
         consumed
     }
 
-    fn handle_sent(&mut self, now: Instant, connection: ConnectionId, unsent_bytes: u64, actions: &mut Actions) {
+    fn handle_sent(&mut self, now: Instant, id: ConnectionId, unsent_bytes: u64, actions: &mut Actions) {
         self.enter(now, "handle_sent");
         let is_long = unsent_bytes > 0;
         self.record.long_count += usize::from(is_long);
         self.record.drained_count += usize::from(!is_long);
-        let Some(state) = self.open.get_mut(&connection) else {
-            self.require(false, || format!("handle_sent of {connection:?}, which is not open"));
+        let Some(state) = self.open.get_mut(&id) else {
+            self.require(false, || format!("handle_sent of {id:?}, which is not open"));
             return;
         };
         let was_long = std::mem::replace(&mut state.queue_is_long, is_long);
-        self.require(was_long || is_long, || format!("{connection:?}: a queue drained that was never long"));
+        self.require(was_long || is_long, || format!("{id:?}: a queue drained that was never long"));
         let from = actions.len();
-        self.node.handle_sent(now, connection, unsent_bytes, actions);
+        self.node.handle_sent(now, id, unsent_bytes, actions);
         self.record_actions(actions, from);
     }
 
-    fn handle_closed(&mut self, now: Instant, connection: ConnectionId, reason: CloseReason, actions: &mut Actions) {
+    fn handle_closed(&mut self, now: Instant, id: ConnectionId, reason: CloseReason, actions: &mut Actions) {
         self.enter(now, "handle_closed");
-        let state = self.open.remove(&connection);
-        let is_first = self.closed_ids.insert(connection);
-        self.require(state.is_some(), || format!("{connection:?} closed without having been open"));
-        self.require(is_first, || format!("{connection:?} closed twice"));
+        let state = self.open.remove(&id);
+        let is_first = self.closed_ids.insert(id);
+        self.require(state.is_some(), || format!("{id:?} closed without having been open"));
+        self.require(is_first, || format!("{id:?} closed twice"));
         let was_requested = state.is_some_and(|state| state.is_closing);
         self.require(was_requested || reason != CloseReason::Requested, || {
-            format!("{connection:?} closed as requested, which it was not")
+            format!("{id:?} closed as requested, which it was not")
         });
         self.record.closed.push(reason);
         let from = actions.len();
-        self.node.handle_closed(now, connection, reason, actions);
+        self.node.handle_closed(now, id, reason, actions);
         self.record_actions(actions, from);
     }
 

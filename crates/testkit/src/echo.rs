@@ -86,41 +86,29 @@ impl Default for Echo {
 }
 
 impl Node for Echo {
-    fn handle_accepted(
-        &mut self,
-        _now: Instant,
-        connection: ConnectionId,
-        _accepted: Accepted,
-        _actions: &mut Actions,
-    ) {
-        self.open.insert(connection);
+    fn handle_accepted(&mut self, _now: Instant, id: ConnectionId, _accepted: Accepted, _actions: &mut Actions) {
+        self.open.insert(id);
     }
 
-    fn handle_received(
-        &mut self,
-        now: Instant,
-        connection: ConnectionId,
-        received: Received<'_>,
-        actions: &mut Actions,
-    ) -> usize {
-        let consumed = self.wanted(received);
+    fn handle_received(&mut self, now: Instant, id: ConnectionId, input: Received<'_>, actions: &mut Actions) -> usize {
+        let consumed = self.wanted(input);
         // Half is copied, half forwarded without a copy.
-        let (first, second) = received.bytes[..consumed].split_at(consumed / 2);
+        let (first, second) = input.bytes[..consumed].split_at(consumed / 2);
         if consumed > 0 {
-            actions.send(connection).extend_from_slice(first);
-            actions.send_received(connection, received.bytes, second);
+            actions.send(id).extend_from_slice(first);
+            actions.send_received(id, input.bytes, second);
         }
-        if consumed < received.bytes.len() {
-            self.resume(now, connection, actions);
-        } else if received.ended {
-            actions.close(connection, Close::Graceful);
+        if consumed < input.bytes.len() {
+            self.resume(now, id, actions);
+        } else if input.ended {
+            actions.close(id, Close::Graceful);
         }
         consumed
     }
 
-    fn handle_closed(&mut self, _now: Instant, connection: ConnectionId, _reason: CloseReason, _actions: &mut Actions) {
-        self.open.remove(&connection);
-        self.paused_until.remove(&connection);
+    fn handle_closed(&mut self, _now: Instant, id: ConnectionId, _reason: CloseReason, _actions: &mut Actions) {
+        self.open.remove(&id);
+        self.paused_until.remove(&id);
     }
 
     fn handle_deadline(&mut self, now: Instant, actions: &mut Actions) {

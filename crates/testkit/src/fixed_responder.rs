@@ -86,35 +86,29 @@ impl FixedResponder {
 }
 
 impl Node for FixedResponder {
-    fn handle_accepted(&mut self, _now: Instant, connection: ConnectionId, _accepted: Accepted, actions: &mut Actions) {
-        self.open.insert(connection, ResponderState::default());
+    fn handle_accepted(&mut self, _now: Instant, id: ConnectionId, _accepted: Accepted, actions: &mut Actions) {
+        self.open.insert(id, ResponderState::default());
         if self.when == ResponseTrigger::Accepted {
-            self.answer(connection, actions);
+            self.answer(id, actions);
         }
     }
 
-    fn handle_received(
-        &mut self,
-        _now: Instant,
-        connection: ConnectionId,
-        received: Received<'_>,
-        actions: &mut Actions,
-    ) -> usize {
-        if self.when == ResponseTrigger::Ended && !received.ended {
+    fn handle_received(&mut self, _: Instant, id: ConnectionId, input: Received<'_>, actions: &mut Actions) -> usize {
+        if self.when == ResponseTrigger::Ended && !input.ended {
             return 0;
         }
-        if let Some(state) = self.open.get_mut(&connection) {
-            state.received.extend_from_slice(received.bytes);
+        if let Some(state) = self.open.get_mut(&id) {
+            state.received.extend_from_slice(input.bytes);
         }
-        self.answer(connection, actions);
-        if received.ended && !matches!(self.then, AfterResponse::Close(_)) {
-            actions.close(connection, Close::Graceful);
+        self.answer(id, actions);
+        if input.ended && !matches!(self.then, AfterResponse::Close(_)) {
+            actions.close(id, Close::Graceful);
         }
-        received.bytes.len()
+        input.bytes.len()
     }
 
-    fn handle_closed(&mut self, _now: Instant, connection: ConnectionId, _reason: CloseReason, _actions: &mut Actions) {
-        self.received.extend(self.open.remove(&connection).map(|state| state.received.into()));
+    fn handle_closed(&mut self, _now: Instant, id: ConnectionId, _reason: CloseReason, _actions: &mut Actions) {
+        self.received.extend(self.open.remove(&id).map(|state| state.received.into()));
     }
 
     /// The peer's data may still be in transit: each connection ends with its peer.

@@ -35,34 +35,28 @@ impl PausingServer {
 }
 
 impl Node for PausingServer {
-    fn handle_accepted(&mut self, now: Instant, connection: ConnectionId, _accepted: Accepted, actions: &mut Actions) {
-        actions.pause(connection);
-        self.check_at.insert(connection, now + self.rest);
-        self.open.insert(connection, 0);
+    fn handle_accepted(&mut self, now: Instant, id: ConnectionId, _accepted: Accepted, actions: &mut Actions) {
+        actions.pause(id);
+        self.check_at.insert(id, now + self.rest);
+        self.open.insert(id, 0);
     }
 
-    fn handle_received(
-        &mut self,
-        _now: Instant,
-        connection: ConnectionId,
-        received: Received<'_>,
-        actions: &mut Actions,
-    ) -> usize {
-        let position = self.open.entry(connection).or_default();
-        if let Some(place) = self.expected.first_difference(*position, received.bytes) {
+    fn handle_received(&mut self, _: Instant, id: ConnectionId, input: Received<'_>, actions: &mut Actions) -> usize {
+        let position = self.open.entry(id).or_default();
+        if let Some(place) = self.expected.first_difference(*position, input.bytes) {
             self.difference.get_or_insert(*position + place as u64);
         }
-        *position += received.bytes.len() as u64;
-        if received.ended {
-            actions.send(connection).extend_from_slice(b"ok");
-            actions.close(connection, Close::Graceful);
+        *position += input.bytes.len() as u64;
+        if input.ended {
+            actions.send(id).extend_from_slice(b"ok");
+            actions.close(id, Close::Graceful);
         }
-        received.bytes.len()
+        input.bytes.len()
     }
 
-    fn handle_closed(&mut self, _now: Instant, connection: ConnectionId, _reason: CloseReason, _actions: &mut Actions) {
-        self.open.remove(&connection);
-        self.check_at.remove(&connection);
+    fn handle_closed(&mut self, _now: Instant, id: ConnectionId, _reason: CloseReason, _actions: &mut Actions) {
+        self.open.remove(&id);
+        self.check_at.remove(&id);
     }
 
     fn handle_deadline(&mut self, now: Instant, actions: &mut Actions) {
@@ -96,22 +90,16 @@ pub struct LineServer;
 impl Node for LineServer {
     fn handle_accepted(&mut self, _: Instant, _: ConnectionId, _: Accepted, _: &mut Actions) {}
 
-    fn handle_received(
-        &mut self,
-        _now: Instant,
-        connection: ConnectionId,
-        received: Received<'_>,
-        actions: &mut Actions,
-    ) -> usize {
-        if !received.ended && !received.bytes.ends_with(b"\n") {
-            actions.send(connection).push(b'.');
+    fn handle_received(&mut self, _: Instant, id: ConnectionId, input: Received<'_>, actions: &mut Actions) -> usize {
+        if !input.ended && !input.bytes.ends_with(b"\n") {
+            actions.send(id).push(b'.');
             return 0;
         }
-        actions.send(connection).extend_from_slice(received.bytes);
-        if received.ended {
-            actions.close(connection, Close::Graceful);
+        actions.send(id).extend_from_slice(input.bytes);
+        if input.ended {
+            actions.close(id, Close::Graceful);
         }
-        received.bytes.len()
+        input.bytes.len()
     }
 
     fn handle_closed(&mut self, _: Instant, _: ConnectionId, _: CloseReason, _: &mut Actions) {}

@@ -85,12 +85,12 @@ impl Node for Wakes {
         actions.exit();
     }
 
-    fn handle_accepted(&mut self, _now: Instant, connection: ConnectionId, _accepted: Accepted, actions: &mut Actions) {
-        actions.close(connection, Close::Abort);
+    fn handle_accepted(&mut self, _now: Instant, id: ConnectionId, _accepted: Accepted, actions: &mut Actions) {
+        actions.close(id, Close::Abort);
     }
 
-    fn handle_received(&mut self, _: Instant, _: ConnectionId, received: Received<'_>, _: &mut Actions) -> usize {
-        received.bytes.len()
+    fn handle_received(&mut self, _: Instant, _: ConnectionId, input: Received<'_>, _: &mut Actions) -> usize {
+        input.bytes.len()
     }
 
     fn handle_closed(&mut self, _: Instant, _: ConnectionId, _: CloseReason, _: &mut Actions) {}

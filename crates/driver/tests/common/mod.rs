@@ -97,14 +97,8 @@ impl<F: FnMut(&mut Context<'_>, Event<'_>) -> usize> Node for Scripted<F> {
         self.call(now, actions, Event::Connected(ticket, result));
     }
 
-    fn handle_received(
-        &mut self,
-        now: Instant,
-        id: ConnectionId,
-        received: Received<'_>,
-        actions: &mut Actions,
-    ) -> usize {
-        self.call(now, actions, Event::Received(id, received))
+    fn handle_received(&mut self, now: Instant, id: ConnectionId, input: Received<'_>, actions: &mut Actions) -> usize {
+        self.call(now, actions, Event::Received(id, input))
     }
 
     fn handle_sent(&mut self, now: Instant, id: ConnectionId, unsent_bytes: u64, actions: &mut Actions) {

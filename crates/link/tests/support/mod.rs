@@ -154,18 +154,12 @@ impl Node for Client {
         }
     }
 
-    fn handle_received(
-        &mut self,
-        now: Instant,
-        _connection: ConnectionId,
-        received: Received<'_>,
-        actions: &mut Actions,
-    ) -> usize {
-        self.peer.receive(now, received, actions);
-        received.bytes.len()
+    fn handle_received(&mut self, now: Instant, _: ConnectionId, input: Received<'_>, actions: &mut Actions) -> usize {
+        self.peer.receive(now, input, actions);
+        input.bytes.len()
     }
 
-    fn handle_closed(&mut self, now: Instant, _connection: ConnectionId, reason: CloseReason, actions: &mut Actions) {
+    fn handle_closed(&mut self, now: Instant, _id: ConnectionId, reason: CloseReason, actions: &mut Actions) {
         self.peer.story.closed = Some((now, reason));
         actions.exit();
     }
@@ -215,25 +209,19 @@ impl Node for Server {
         true
     }
 
-    fn handle_accepted(&mut self, now: Instant, connection: ConnectionId, _accepted: Accepted, actions: &mut Actions) {
+    fn handle_accepted(&mut self, now: Instant, id: ConnectionId, _accepted: Accepted, actions: &mut Actions) {
         let mut peer = self.pattern.clone();
-        peer.begin(now, connection, actions);
-        self.peers.push((connection, peer));
+        peer.begin(now, id, actions);
+        self.peers.push((id, peer));
     }
 
-    fn handle_received(
-        &mut self,
-        now: Instant,
-        connection: ConnectionId,
-        received: Received<'_>,
-        actions: &mut Actions,
-    ) -> usize {
-        self.peer(connection).receive(now, received, actions);
-        received.bytes.len()
+    fn handle_received(&mut self, now: Instant, id: ConnectionId, input: Received<'_>, actions: &mut Actions) -> usize {
+        self.peer(id).receive(now, input, actions);
+        input.bytes.len()
     }
 
-    fn handle_closed(&mut self, now: Instant, connection: ConnectionId, reason: CloseReason, _actions: &mut Actions) {
-        let peer = self.peer(connection);
+    fn handle_closed(&mut self, now: Instant, id: ConnectionId, reason: CloseReason, _actions: &mut Actions) {
+        let peer = self.peer(id);
         peer.story.closed = Some((now, reason));
         peer.due.clear();
         peer.paused_until = None;
@@ -336,8 +324,8 @@ impl Observer {
 impl Node for Observer {
     fn handle_accepted(&mut self, _: Instant, _: ConnectionId, _: Accepted, _: &mut Actions) {}
 
-    fn handle_received(&mut self, _: Instant, _: ConnectionId, received: Received<'_>, _: &mut Actions) -> usize {
-        received.bytes.len()
+    fn handle_received(&mut self, _: Instant, _: ConnectionId, input: Received<'_>, _: &mut Actions) -> usize {
+        input.bytes.len()
     }
 
     fn handle_closed(&mut self, _: Instant, _: ConnectionId, _: CloseReason, _: &mut Actions) {}

@@ -23,17 +23,11 @@ impl Node for Late {
         self.0.extend(result.err());
     }
 
-    fn handle_received(
-        &mut self,
-        _: Instant,
-        id: ConnectionId,
-        received: Received<'_>,
-        actions: &mut Actions,
-    ) -> usize {
-        if received.ended {
+    fn handle_received(&mut self, _: Instant, id: ConnectionId, input: Received<'_>, actions: &mut Actions) -> usize {
+        if input.ended {
             actions.close(id, Close::Graceful);
         }
-        received.bytes.len()
+        input.bytes.len()
     }
 
     fn handle_closed(&mut self, _: Instant, id: ConnectionId, _: CloseReason, actions: &mut Actions) {

@@ -30,15 +30,9 @@ struct Wrong(Fault);
 impl Node for Wrong {
     fn handle_accepted(&mut self, _: Instant, _: ConnectionId, _: Accepted, _: &mut Actions) {}
 
-    fn handle_received(
-        &mut self,
-        _: Instant,
-        id: ConnectionId,
-        received: Received<'_>,
-        actions: &mut Actions,
-    ) -> usize {
-        let lent = received.bytes.len();
-        if received.ended {
+    fn handle_received(&mut self, _: Instant, id: ConnectionId, input: Received<'_>, actions: &mut Actions) -> usize {
+        let lent = input.bytes.len();
+        if input.ended {
             actions.close(id, Close::Graceful);
         }
         match self.0 {
@@ -53,7 +47,7 @@ impl Node for Wrong {
             }
             Fault::DropsLoneBytes => {}
         }
-        actions.send(id).extend_from_slice(received.bytes);
+        actions.send(id).extend_from_slice(input.bytes);
         lent
     }
 
