@@ -274,38 +274,8 @@ impl HeadingAdapter for Headings {
 /// The elements, attributes and URL schemes that are allowed. The classes are those written by this module and by
 /// comrak; users cannot write any, since their HTML is escaped.
 static CLEANER: LazyLock<Builder<'static>> = LazyLock::new(|| {
-    let tags = [
-        "a",
-        "blockquote",
-        "br",
-        "code",
-        "del",
-        "div",
-        "em",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-        "hr",
-        "img",
-        "input",
-        "li",
-        "ol",
-        "p",
-        "pre",
-        "section",
-        "span",
-        "strong",
-        "sup",
-        "table",
-        "tbody",
-        "td",
-        "th",
-        "thead",
-        "tr",
-        "ul",
-    ];
+    let tags = "a blockquote br code del div em h2 h3 h4 h5 h6 hr img input li ol p pre section span \
+        strong sup table tbody td th thead tr ul";
     let attributes: [(&str, &[&str]); 13] = [
         ("a", &["href", "title", "id", "aria-label"]),
         ("code", &["class"]),
@@ -344,7 +314,7 @@ static CLEANER: LazyLock<Builder<'static>> = LazyLock::new(|| {
     let set = |names: &[&'static str]| names.iter().copied().collect::<HashSet<_>>();
     let mut cleaner = Builder::empty();
     cleaner
-        .tags(set(&tags))
+        .tags(tags.split(' ').collect())
         .clean_content_tags(set(&["script", "style"]))
         .tag_attributes(attributes.iter().map(|(tag, names)| (*tag, set(names))).collect())
         // Only the boxes of task lists.
