@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::harness::{Signal, send_signal, wait, wait_until};
-use crate::laboratory_harness::{Laboratory, text_of};
+use crate::laboratory_harness::{Laboratory, cpu_ns, text_of};
 
 /// Two servers behind a proxy, one of which is killed, suspended, or restarted.
 const TWO: &str = r#"
@@ -81,12 +81,12 @@ fn a_server_behind_a_proxy_is_killed_started_again_and_suspended() {
     assert_eq!((action.as_str(), subject.as_str()), ("kill", "left"));
     assert!(killed["workloads"]["users"]["ok"].as_u64() > Some(0));
     // Its use until then is known.
-    assert!(killed["subjects"]["left"]["cpu_user_ns"].as_u64() > Some(0), "{killed}");
+    assert!(cpu_ns(&killed["subjects"]["left"]) > 0, "{killed}");
 
     let back = trial("back");
     let actions: Vec<String> = faults(&back).into_iter().map(|(action, ..)| action).collect();
     assert_eq!(actions, ["kill", "start"]);
-    assert!(back["subjects"]["left"]["cpu_user_ns"].as_u64() > Some(0), "it is used again: {back}");
+    assert!(cpu_ns(&back["subjects"]["left"]) > 0, "it is used again: {back}");
 
     let frozen = trial("frozen");
     let [(_, _, from), (action, _, to)] = &faults(&frozen)[..] else { panic!("{frozen}") };

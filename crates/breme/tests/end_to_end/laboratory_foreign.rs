@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::laboratory_harness::{Laboratory, text_of};
+use crate::laboratory_harness::{Laboratory, cpu_ns, text_of};
 
 fn experiment(command: &str, measures: &str, rest: &str) -> String {
     format!(
@@ -66,8 +66,7 @@ fn ab_reports_as_many_responses_as_the_server_counts() {
     let users = figure(&trial, "rate") * figure(&trial, "mean");
     assert!((users / 4.0 - 1.0).abs() < 0.01, "{trial}");
     assert_eq!(trial["workloads"]["tool"]["answered"], 2000);
-    let cpu_ns = |kind: &str| trial["generators"]["tool"][kind].as_u64().unwrap();
-    assert!(cpu_ns("cpu_user_ns") + cpu_ns("cpu_system_ns") > 0, "{trial}");
+    assert!(cpu_ns(&trial["generators"]["tool"]) > 0, "{trial}");
 }
 
 /// The preparation, a load that follows another at a fraction of its rate, and the resource use of its generator.
@@ -113,7 +112,7 @@ reset = ["site.warm"]
     // They ran one after the other.
     assert!(trial["length_s"].as_f64().unwrap_or_default() > 2.2, "{trial}");
     let generator = &trial["generators"]["open"];
-    assert!(generator["cpu_user_ns"].as_u64() > Some(0) && generator["memory_max_bytes"].as_u64() > Some(1 << 20));
+    assert!(cpu_ns(generator) > 0 && generator["memory_max_bytes"].as_u64() > Some(1 << 20));
     let site = &trial["subjects"]["site"];
     assert!(site["memory_begin_bytes"].as_u64() > Some(1 << 20), "{trial}");
     assert!(site["memory_max_bytes"].as_u64() >= site["memory_begin_bytes"].as_u64(), "{trial}");

@@ -81,6 +81,12 @@ impl Laboratory {
     }
 }
 
+/// CPU time of a subject or a generator. The kernel divides it into user and system time by what each clock tick hit, so
+/// that one of them may be 0 after some milliseconds.
+pub(crate) fn cpu_ns(usage: &Value) -> u64 {
+    ["cpu_user_ns", "cpu_system_ns"].iter().map(|key| usage[key].as_u64().unwrap()).sum()
+}
+
 pub(crate) fn json(text: &[u8]) -> Value {
     serde_json::from_slice(text).unwrap_or_else(|error| panic!("{error}: {}", text_of(text)))
 }
