@@ -81,8 +81,8 @@ impl Laboratory {
     }
 }
 
-/// CPU time of a subject or a generator. The kernel divides it into user and system time by what each clock tick hit, so
-/// that one of them may be 0 after some milliseconds.
+/// CPU time of a subject or a generator. The kernel divides it into user and system time by what each clock tick hit,
+/// so one of them may be 0 after some milliseconds.
 pub(crate) fn cpu_ns(usage: &Value) -> u64 {
     ["cpu_user_ns", "cpu_system_ns"].iter().map(|key| usage[key].as_u64().unwrap()).sum()
 }

@@ -285,8 +285,8 @@ fn full_disk_loses_only_the_intervals_that_do_not_fit() {
     assert!(stderr(&output).contains("watch.json: cannot be written: File too large"), "{}", stderr(&output));
 }
 
-/// The limit of a running watch falls below what it has open, and rises again. Not before a minute has ended: the journal
-/// then has all its files open, and intervals are not lost for want of one.
+/// The limit of a running watch falls below what it has open, and rises again. Not before a minute has ended: the
+/// journal then has all its files open, and intervals are not lost for want of one.
 #[test]
 fn intervals_without_descriptors_are_unknown_and_not_down() {
     let folder = tempfile::tempdir().unwrap();
