@@ -13,8 +13,9 @@ use std::time::Duration;
 
 use breme_driver::{Clock, DriverKind, DriverSettings, Listener, StartError, start};
 use breme_node::{CloseReason, ConnectError, ConnectTicket, Endpoint, ShardId};
+use breme_testkit::reserved_address;
 use common::{
-    Event, PATIENCE, Scripted, connect, drain, echo, event_channel, kinds, nobody, read_all, report_closes, run, serve,
+    Event, PATIENCE, Scripted, connect, drain, echo, event_channel, kinds, read_all, report_closes, run, serve,
     settings,
 };
 
@@ -253,7 +254,7 @@ fn pool_survives_thread_panic() {
 #[test]
 fn connect_errors_are_reported() {
     for kind in kinds() {
-        let nobody = nobody();
+        let nobody = reserved_address();
         // A full backlog, so that the kernel does not respond.
         let full = breme_sys::ListeningSocket::bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into(), 1).unwrap();
         let full_address = full.address().unwrap().tcp().unwrap();

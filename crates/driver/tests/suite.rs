@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use breme_driver::{Clock, DriverKind, DriverSettings, Listener, ShardPanic, UnixSockets, start};
 use breme_node::{Endpoint, Node, Shard, TlsClientId};
-use breme_testkit::{NodeCounts, Played, Surroundings, World, WorldLimits};
+use breme_testkit::{NodeCounts, Played, Surroundings, World, WorldLimits, reserved_address};
 
 struct Sockets {
     kind: DriverKind,
@@ -75,7 +75,7 @@ impl World for Sockets {
                 None => Endpoint::tcp(address),
                 Some(_) => Endpoint::tls(address, TlsClientId(0)),
             };
-            Surroundings { server, nobody: common::nobody(), stop_server: Arc::new(move || stopper.drain()) }
+            Surroundings { server, nobody: reserved_address(), stop_server: Arc::new(move || stopper.drain()) }
         };
         let tls_clients = tls.map(|tls| tls.client("127.0.0.1")).into_iter().collect::<Vec<_>>().into();
         let settings = DriverSettings { tls_clients, unix_sockets, ..common::settings(shape.client_shards) };

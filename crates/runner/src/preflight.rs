@@ -131,8 +131,9 @@ mod tests {
 
     #[test]
     fn ports_are_free_or_accept() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
+        let address = breme_testkit::reserved_address();
+        let listener = TcpListener::bind(address).unwrap();
+        let url = format!("http://{address}");
         assert!(check(&Check::Free(url.clone())).unwrap().contains("is taken"));
         assert_eq!(check(&Check::Accepts(url.clone())), None);
         drop(listener);

@@ -103,8 +103,8 @@ mod tests {
 
     #[test]
     fn connect_reports_outcome() {
-        let listener = ListeningSocket::bind(&anywhere().into(), 16).unwrap();
-        let address = listener.address().unwrap();
+        let address = Address::from(breme_testkit::reserved_address());
+        let listener = ListeningSocket::bind(&address, 16).unwrap();
         let connecting = connect(&address).unwrap();
         let mut outcome = connect_outcome(&connecting);
         while outcome.is_none() {

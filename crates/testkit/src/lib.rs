@@ -14,7 +14,7 @@
 //!           World       threads · events · uring · sim
 //! ```
 //!
-//! This crate depends on no driver, no sockets and no HTTP. A driver's test file is some ten lines: an implementation
+//! This crate depends on no driver and no HTTP. A driver's test file is some ten lines: an implementation
 //! of [`World`], and
 //!
 //! ```text
@@ -30,6 +30,7 @@ mod contract_checker;
 mod echo;
 mod fixed_responder;
 mod published_schema;
+mod reserved_address;
 mod script;
 mod slow_servers;
 pub mod suite;
@@ -42,6 +43,7 @@ pub use contract_checker::{CallRecord, ContractChecker};
 pub use echo::{ConsumePolicy, Echo, ResumePolicy};
 pub use fixed_responder::{AfterResponse, FixedResponder, ResponsePart, ResponseTrigger};
 pub use published_schema::check_published;
+pub use reserved_address::reserved_address;
 pub use script::{Ending, Gate, Script};
 pub use slow_servers::{LineServer, PausingServer};
 pub use wakes::Wakes;

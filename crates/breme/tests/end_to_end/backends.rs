@@ -9,7 +9,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use crate::harness::{PATIENCE, POLL_PAUSE, Site, free_address, get, wait_until};
+use breme_testkit::reserved_address;
+
+use crate::harness::{PATIENCE, POLL_PAUSE, Site, get, wait_until};
 
 /// A server with the responses of the conformance cases, as far as its implementation supports them.
 pub(crate) enum Backend {
@@ -120,7 +122,7 @@ fn wait_accepting(name: &str, address: SocketAddr) {
 
 fn nginx() -> Peer {
     let folder = folder();
-    let (address, status) = (free_address(), free_address());
+    let (address, status) = (reserved_address(), reserved_address());
     let root = folder.path().display();
     let configuration = format!(
         "daemon off; master_process off; pid {root}/pid; error_log {root}/error.log crit;\n\
@@ -141,7 +143,7 @@ fn nginx() -> Peer {
 
 fn apache() -> Peer {
     let folder = folder();
-    let address = free_address();
+    let address = reserved_address();
     let root = folder.path().display();
     let modules: String = ["mpm_event", "authz_core"]
         .map(|module| format!("LoadModule {module}_module /usr/lib/apache2/modules/mod_{module}.so\n"))

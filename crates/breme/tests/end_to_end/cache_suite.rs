@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use crate::harness::{DRIVERS, PATIENCE, Site, free_address, run};
+use breme_testkit::reserved_address;
+
+use crate::harness::{DRIVERS, PATIENCE, Site, run};
 
 /// Of 157 and 86 cases in this version of the suite, the newest published package. (The newest commit of its repository
 /// has changed several of the cases below; docs/CACHE.md has the results of both.)
@@ -40,7 +42,7 @@ struct Origin {
 impl Origin {
     fn start(suite: &Path) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let address = free_address();
+        let address = reserved_address();
         let child = Command::new("node")
             .arg(suite.join("server/server.mjs"))
             .current_dir(suite)

@@ -6,9 +6,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use breme_testkit::reserved_address;
 use serde_json::Value;
 
-use crate::harness::{Site, free_address, get, load_json, pages, wait_until};
+use crate::harness::{Site, get, load_json, pages, wait_until};
 use crate::load_export::RunningLoad;
 
 /// Scrapes the targets every second; ended with the value.
@@ -29,7 +30,7 @@ impl Prometheus {
         );
         let path = folder.path().join("prometheus.yml");
         std::fs::write(&path, configuration).unwrap();
-        let address = free_address();
+        let address = reserved_address();
         let child = Command::new("prometheus")
             .arg(format!("--config.file={}", path.display()))
             .arg(format!("--storage.tsdb.path={}", folder.path().join("data").display()))

@@ -9,6 +9,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use breme_conformance::{Answer, read_answers};
+use breme_testkit::reserved_address;
 pub(crate) use rustix::process::Signal;
 use rustix::process::{Pid, kill_process};
 
@@ -228,7 +229,7 @@ impl Nginx {
     /// With further parameters of `listen`, and directives of `server`.
     pub(crate) fn start_with(listen: &str, server: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let address = free_address();
+        let address = reserved_address();
         let root = folder.path().display();
         let configuration = format!(
             "daemon off; master_process off; pid {root}/pid; error_log {root}/error.log crit;\n\
@@ -309,19 +310,6 @@ pub(crate) fn wait(child: &mut Child) -> ExitStatus {
         assert!(begun.elapsed() < PATIENCE, "the program does not end");
         std::thread::sleep(POLL_PAUSE);
     }
-}
-
-/// An address on which only a server listens that is configured to, until the end of the test process: a socket that is
-/// bound but does not listen keeps the kernel from assigning it. Servers can bind it explicitly, as all of them share
-/// addresses (SO_REUSEADDR).
-pub(crate) fn free_address() -> SocketAddr {
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt};
-    let keeping = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
-    sockopt::set_socket_reuseaddr(&keeping, true).unwrap();
-    bind(&keeping, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-    let address = getsockname(&keeping).unwrap().try_into().unwrap();
-    std::mem::forget(keeping);
-    address
 }
 
 /// Runs it with a short time-out, which saves time, and on failure with longer ones: on a busy machine the first may be

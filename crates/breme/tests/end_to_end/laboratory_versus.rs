@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use crate::harness::{Site, free_address};
+use breme_testkit::reserved_address;
+
+use crate::harness::Site;
 use crate::laboratory_harness::{Laboratory, json, text_of};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_breme");
@@ -31,7 +33,7 @@ fn a_distant_server_loses_to_a_near_one() {
 fn the_port_of_a_command_is_discovered() {
     let laboratory = Laboratory::new("");
     fs::write(laboratory.folder().join("page"), "text").unwrap();
-    let address = free_address();
+    let address = reserved_address();
     let command = format!("{PROGRAM} site $PWD --listen {address}");
     let arguments = ["versus", &command, &command, "--get", "/page", "-d", "100ms", "-q"];
     let output = laboratory.breme(&arguments);

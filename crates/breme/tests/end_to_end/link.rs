@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use breme_testkit::reserved_address;
 use serde_json::Value;
 
-use crate::harness::{PATIENCE, Signal, Site, breme, connect, free_address, load, serve_each, wait_until};
+use crate::harness::{PATIENCE, Signal, Site, breme, connect, load, serve_each, wait_until};
 use crate::laboratory_harness::{Laboratory, text_of};
 
 fn link(to: &str, more: &[&str]) -> Site {
@@ -62,7 +63,7 @@ fn half_closed_connections_and_resets_pass() {
     stream.read_to_end(&mut received).unwrap();
     assert!(received == sent, "{} bytes of {}", received.len(), sent.len());
 
-    let nobody = link(&free_address().to_string(), &[]);
+    let nobody = link(&reserved_address().to_string(), &[]);
     let mut stream = connect(nobody.address);
     let error = stream.read(&mut [0; 1]).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);

@@ -95,7 +95,7 @@ fn known_delays_are_measured_right() {
 
 #[test]
 fn a_refusing_target_is_an_error_with_its_name() {
-    let free = crate::harness::free_address();
+    let free = breme_testkit::reserved_address();
     let output = load(&["-n", "10", "-c", "2", &format!("http://{free}/")]);
     assert_eq!(output.status.code(), Some(1));
     let stderr = String::from_utf8_lossy(&output.stderr);

@@ -8,12 +8,11 @@ use std::process::{Child, ChildStderr, Output, Stdio};
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 
+use breme_testkit::reserved_address;
 use serde_json::Value;
 
 use crate::admin::{check_prometheus_text, metrics};
-use crate::harness::{
-    PATIENCE, Signal, Site, breme, free_address, get, load, read_head, send_signal, serve_each, wait,
-};
+use crate::harness::{PATIENCE, Signal, Site, breme, get, load, read_head, send_signal, serve_each, wait};
 use crate::remote_write::{Series, series};
 
 /// `breme load --until-stopped`, with the counts of short intervals.
@@ -194,7 +193,7 @@ fn the_last_sample_is_that_of_the_whole_run() {
 fn a_receiver_that_is_away_or_rejects_changes_no_result() {
     let (site, folder) = (Site::lab("auto"), tempfile::tempdir().unwrap());
     let (rejecting, _bodies) = receiver(&[400]);
-    for (address, why) in [(free_address(), "refused"), (rejecting, "status 400")] {
+    for (address, why) in [(reserved_address(), "refused"), (rejecting, "status 400")] {
         let output = load_sending(&sending_to(address, folder.path()), &["-n", "100", &site.url("/bytes/1")]);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{said}");

@@ -6,10 +6,11 @@ use std::net::SocketAddr;
 use std::process::{ChildStderr, Stdio};
 use std::time::Instant;
 
+use breme_testkit::reserved_address;
 use serde_json::{Value, json};
 
 use crate::admin::metrics;
-use crate::harness::{DRIVERS, PATIENCE, Signal, Site, free_address, get, run, wait};
+use crate::harness::{DRIVERS, PATIENCE, Signal, Site, get, run, wait};
 use crate::load_child::{background, result};
 use crate::tls::Authority;
 
@@ -130,7 +131,7 @@ fn upstreams_are_drained_and_exchanged_while_requests_go_on() {
 fn a_drained_upstream_takes_over_when_the_others_are_down() {
     let (_folder, token) = token_file();
     for driver in DRIVERS.iter().copied() {
-        let addresses = [free_address(), free_address()];
+        let addresses = [reserved_address(), reserved_address()];
         let urls = addresses.map(|address| format!("http://{address}"));
         let [_first, second] = addresses.map(Site::lab_at);
         let both = ["--driver", driver, "--upstream", &urls[0], "--upstream", &urls[1], "--retries", "0"];
@@ -190,7 +191,7 @@ fn a_new_upstream_may_speak_tls() {
 #[test]
 fn a_dead_upstream_is_ejected_and_reported() {
     let site = Site::lab("events");
-    let nobody = format!("http://{}", free_address());
+    let nobody = format!("http://{}", reserved_address());
     for driver in DRIVERS.iter().copied() {
         let both = ["--driver", driver, "--upstream", &nobody, "--upstream", &site.url("")];
         let arguments = [&both[..], &["--eject-after", "2", "--admin", "127.0.0.1:0"]].concat();
@@ -214,7 +215,7 @@ fn a_dead_upstream_is_ejected_and_reported() {
 fn an_upstream_whose_checks_fail_gets_nothing_until_they_are_good() {
     for driver in DRIVERS.iter().copied() {
         let site = Site::lab("events");
-        let absent = free_address();
+        let absent = reserved_address();
         let (url, other) = (site.url(""), format!("http://{absent}"));
         let both =
             ["--driver", driver, "--upstream", &url, "--upstream", &other, "--eject-after", "0", "--retries", "0"];
@@ -305,7 +306,7 @@ fn clients_come_back_by_a_cookie() {
 #[test]
 fn a_cookie_of_an_upstream_that_is_gone_leads_to_another() {
     for driver in DRIVERS.iter().copied() {
-        let addresses = [free_address(), free_address()];
+        let addresses = [reserved_address(), reserved_address()];
         let sites = addresses.map(Site::lab_at);
         let urls = addresses.map(|address| format!("http://{address}"));
         let both = ["--driver", driver, "--upstream", &urls[0], "--upstream", &urls[1], "--affinity", "insert:route"];

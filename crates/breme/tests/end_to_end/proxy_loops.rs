@@ -6,10 +6,11 @@ use std::process::Stdio;
 use std::time::Instant;
 
 use breme_conformance::{Answer, read_answers};
+use breme_testkit::reserved_address;
 use serde_json::json;
 
 use crate::admin::metrics;
-use crate::harness::{DRIVERS, Nginx, PATIENCE, POLL_PAUSE, Site, free_address, serve_each, wait_until};
+use crate::harness::{DRIVERS, Nginx, PATIENCE, POLL_PAUSE, Site, serve_each, wait_until};
 use crate::proxy_admin::{TOKEN, call, token_file};
 
 const GET: &str = "GET /page HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
@@ -26,7 +27,7 @@ const CLIENTS: usize = 20;
 
 /// A proxy whose upstream does not exist yet.
 fn start(driver: &str, token: &str, more: &[&str]) -> Site {
-    let nobody = format!("--upstream=http://{}", free_address());
+    let nobody = format!("--upstream=http://{}", reserved_address());
     let threads = if driver == "threads" { "64" } else { "2" };
     let arguments = [&nobody, "--driver", driver, "--threads", threads, "--admin", "127.0.0.1:0"];
     let with_token = ["--admin-token-file", token];
@@ -153,7 +154,7 @@ fn a_forward_proxy_does_not_request_itself_for_ever() {
     let (_folder, token) = token_file();
     for driver in DRIVERS.iter().copied() {
         let reverse = start(driver, &token, &[]);
-        let own = free_address();
+        let own = reserved_address();
         let ports = [reverse.address.port(), own.port()].map(|port| format!("--allow-port={port}"));
         let threads = if driver == "threads" { "64" } else { "2" };
         let arguments =
@@ -203,7 +204,7 @@ fn a_circle_that_uses_up_the_pool_of_threads_ends_by_the_time_outs() {
     let (_folder, token) = token_file();
     let few = ["--threads", "2", "--response-timeout", "500ms", "--idle-timeout", "1000h", "--pool-timeout", "1000h"];
     let [one, two] = [(); 2].map(|()| {
-        let nobody = format!("--upstream=http://{}", free_address());
+        let nobody = format!("--upstream=http://{}", reserved_address());
         let admin = ["--admin", "127.0.0.1:0", "--admin-token-file", &token];
         let arguments = [&[&nobody, "--driver", "threads"], &few[..], &admin].concat();
         Site::start_role("proxy", &arguments, Stdio::inherit())

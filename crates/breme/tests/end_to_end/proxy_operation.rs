@@ -4,14 +4,16 @@
 use std::fs;
 use std::process::Stdio;
 
+use breme_testkit::reserved_address;
+
 use crate::admin::{check_prometheus_text, metrics};
-use crate::harness::{DRIVERS, Signal, Site, breme, free_address, get, wait_until};
+use crate::harness::{DRIVERS, Signal, Site, breme, get, wait_until};
 use crate::proxy_admin::line_with;
 
 /// Responses do not reveal addresses of upstreams.
 #[test]
 fn errors_name_no_upstream_and_have_pages() {
-    let dead = free_address();
+    let dead = reserved_address();
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("5xx.html"), "<h1>Back soon</h1>").unwrap();
     let pages = folder.path().to_str().unwrap();

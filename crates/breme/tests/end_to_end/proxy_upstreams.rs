@@ -4,9 +4,10 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener};
 
 use breme_sys::uring::{Ring, RingSizes};
+use breme_testkit::reserved_address;
 
 use crate::faulty_origin::{FaultyOrigin, content_of};
-use crate::harness::{DRIVERS, Signal, Site, connect, free_address, wait_until, with_longer_and_longer};
+use crate::harness::{DRIVERS, Signal, Site, connect, wait_until, with_longer_and_longer};
 use crate::hostile::resident_kilobytes;
 
 /// The proxy's limit of growth for one exchange of any length, including its allocator's buffers.
@@ -17,7 +18,7 @@ const MUCH: u64 = 300_000_000;
 #[test]
 fn an_upstream_that_is_killed_gives_502_and_one_that_comes_again_is_used() {
     for driver in DRIVERS.iter().copied() {
-        let upstream = free_address();
+        let upstream = reserved_address();
         let site = Site::lab_at(upstream);
         let proxy = Site::proxy(upstream, driver, &[]);
         assert_eq!(proxy.get("/bytes/3"), (200, b"012".to_vec()), "{driver}");

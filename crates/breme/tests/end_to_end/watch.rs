@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Stdio};
 use std::time::Instant;
 
+use breme_testkit::reserved_address;
 use rustix::process::{Pid, kill_process};
 use serde_json::Value;
 
@@ -104,7 +105,7 @@ pub(crate) fn one_target(site: &Site, more: &str) -> String {
 #[test]
 fn outages_of_a_frozen_and_a_stopped_server() {
     let folder = tempfile::tempdir().unwrap();
-    let site = Site::lab("events");
+    let site = Site::lab_at(reserved_address());
     let address = site.address;
     let alerts = folder.path().join("alerts.jsonl");
     let more = format!("[alert]\ndown_after = 1\nfile = '{}'\n", alerts.display());
@@ -163,7 +164,7 @@ fn kills_lose_and_repeat_nothing() {
 #[test]
 fn exit_status_says_whether_the_objective_was_met() {
     let folder = tempfile::tempdir().unwrap();
-    let site = Site::lab("events");
+    let site = Site::lab_at(reserved_address());
     let good = file(folder.path(), &one_target(&site, ""));
     let gate = |path: &Path| {
         let output = breme().arg("watch").arg(path).args(["--for", "4s"]).output().unwrap();

@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use breme_testkit::reserved_address;
 use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
 use serde_json::Value;
 
@@ -161,7 +162,7 @@ fn shows(bytes: &[u8], text: &str) -> bool {
 #[test]
 fn webhook_gets_each_alert_in_spite_of_errors() {
     let folder = tempfile::tempdir().unwrap();
-    let site = Site::lab("events");
+    let site = Site::lab_at(reserved_address());
     let address = site.address;
     let (webhook, alerts) = webhook(&[503, 500]);
     let token = secret(folder.path(), "Bearer alerts.token\n");

@@ -6,10 +6,11 @@ use std::process::{Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use breme_conformance::{Answer, read_answers};
+use breme_testkit::reserved_address;
 use serde_json::{Value, json};
 
 use crate::admin::metrics;
-use crate::harness::{Signal, Site, breme, connect, free_address, wait_until};
+use crate::harness::{Signal, Site, breme, connect, wait_until};
 use crate::proxy_admin::{TOKEN, call, token_file};
 
 /// A wiki on a free port, with its database in a folder that is removed on drop.
@@ -190,7 +191,7 @@ struct Cached {
 impl Cached {
     fn start(arguments: &[&str]) -> Self {
         let (folder, token) = token_file();
-        let admin = free_address().to_string();
+        let admin = reserved_address().to_string();
         let edge = ["--edge", &admin, "--edge-token-file", &token];
         let wiki = Wiki::start(&[&edge, arguments].concat());
         let to = wiki.site.address.to_string();
@@ -289,7 +290,7 @@ fn an_edge_that_was_frozen_gets_the_purges_that_it_missed() {
 #[test]
 fn an_edge_that_starts_later_gets_the_purges_too() {
     let (_folder, token) = token_file();
-    let admin = free_address().to_string();
+    let admin = reserved_address().to_string();
     let edge = ["--edge", &admin, "--edge-token-file", &token, "--wait-for-edges", "--edge-timeout", "500ms"];
     let wiki = Wiki::start(&[&edge[..], &["--admin", "127.0.0.1:0"]].concat());
     let metric = |name: &str| metrics(wiki.site.admin.unwrap())[&format!("{name}{{edge=\"{admin}\"}}")];

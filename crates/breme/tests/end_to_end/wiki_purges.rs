@@ -6,8 +6,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
+use breme_testkit::reserved_address;
+
 use crate::admin::metrics;
-use crate::harness::{DRIVERS, PATIENCE, Site, connect, free_address, read_head, serve_each};
+use crate::harness::{DRIVERS, PATIENCE, Site, connect, read_head, serve_each};
 use crate::proxy_admin::{TOKEN, call, token_file};
 use crate::wiki::{Wiki, markdown, put, send};
 
@@ -82,7 +84,7 @@ const RACES_AT_A_TIME: usize = 8;
 fn a_change_during_a_fill_is_read_by_everybody_after_its_acknowledgement() {
     for driver in DRIVERS.iter() {
         let (_folder, token) = token_file();
-        let admin = free_address().to_string();
+        let admin = reserved_address().to_string();
         let pages = RACES.to_string();
         let wiki = Wiki::start(
             &[

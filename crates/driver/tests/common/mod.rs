@@ -34,16 +34,6 @@ pub fn kinds() -> impl Iterator<Item = DriverKind> {
 /// Timeout of a test; long, since machines may be busy.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// An address without a listener that stays reserved: it is bound, but never listens.
-pub fn nobody() -> SocketAddr {
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
-    let keeping = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
-    bind(&keeping, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-    let address = getsockname(&keeping).unwrap().try_into().unwrap();
-    std::mem::forget(keeping);
-    address
-}
-
 /// All events of a node.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {

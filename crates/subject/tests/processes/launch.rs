@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use breme_experiment::trial::{AdminToken, ProcessSpec, ReadyCheck, ResetAction, SubjectKind};
 use breme_subject::{PlaceholderNames, Subject};
+use breme_testkit::reserved_address;
 
 use crate::world::{GROWING, is_alive, launcher, process, python, python_server, script, spec_of, start};
 
@@ -74,10 +75,11 @@ fn our_own_servers_listen_on_chosen_ports() {
 #[test]
 fn a_server_that_runs_elsewhere_is_probed_and_not_stopped() {
     let folder = tempfile::tempdir().unwrap();
-    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = reserved_address();
+    let server = TcpListener::bind(address).unwrap();
     let mut spec = script("");
     spec.kind = SubjectKind::External;
-    spec.url = format!("http://{}", server.local_addr().unwrap());
+    spec.url = format!("http://{address}");
     spec.ready.check = ReadyCheck::Port;
     let mut subject = start(&launcher(), &spec, folder.path()).unwrap();
     assert!(subject.kept().is_none());

@@ -259,9 +259,8 @@ fn close_follows_sends() {
 #[test]
 fn connects_and_accepts() {
     let Some(mut ring) = ring() else { return };
-    let anywhere = Address::Tcp(([127, 0, 0, 1], 0).into());
-    let listener = crate::ListeningSocket::bind(&anywhere, 16).unwrap();
-    let address = listener.address().unwrap();
+    let address = Address::Tcp(breme_testkit::reserved_address());
+    let listener = crate::ListeningSocket::bind(&address, 16).unwrap();
     ring.accept(listener.as_fd(), Key::new(1));
     let sockets: Vec<OwnedFd> = (0..5).map(|_| crate::new_unconnected(&address).unwrap()).collect();
     for socket in &sockets {
