@@ -59,7 +59,8 @@ counters! {
         Counter "upstream_reuses" "Requests sent on a reused connection." { reuses }
         Counter "upstream_retries" "Requests sent again to the same upstream." { retries }
         Counter "upstream_second_choices"
-            "Requests sent to another upstream because the first could not be reached." { second_choices }
+            "Requests sent to another upstream because the first could not be reached or failed its health checks."
+            { second_choices }
         Counter "upstream_errors" by "kind"
             "Failed connections to upstreams, and error responses made by the proxy, by status." {
             connects_failed = "connect",
