@@ -38,6 +38,7 @@ impl<'a> Families<'a> {
         self.one(name, help, None, &ConstCounter::new(value))
     }
 
+    /// The metrics of a table, with their values read from `counts`.
     pub fn table<'m, T: 'static>(
         &mut self,
         metrics: impl IntoIterator<Item = &'m Metric<T>>,
@@ -71,7 +72,7 @@ impl<'a> Families<'a> {
         Ok(())
     }
 
-    /// The same with a unit, which becomes part of the name.
+    /// A counter with a unit, which becomes part of the name.
     pub fn counter_of(&mut self, unit: &Unit, name: &str, help: &str, value: u64) -> fmt::Result {
         self.one(name, help, Some(unit), &ConstCounter::new(value))
     }
@@ -121,7 +122,7 @@ impl<'a> Families<'a> {
         self.labelled(None, name, help, values.into_iter().map(|(labels, value)| (labels, signed(value))))
     }
 
-    /// The same with a unit, which becomes part of the name.
+    /// Gauges with a unit, which becomes part of the name, distinguished by labels.
     pub fn gauges_of<const N: usize>(
         &mut self,
         unit: &Unit,
@@ -161,7 +162,7 @@ impl<'a> Families<'a> {
         self.one(name, help, None, &ConstGauge::new(signed(value)))
     }
 
-    /// The same with a unit, which becomes part of the name.
+    /// A gauge with a unit, which becomes part of the name.
     pub fn gauge_of(&mut self, unit: &Unit, name: &str, help: &str, value: u64) -> fmt::Result {
         self.one(name, help, Some(unit), &ConstGauge::new(signed(value)))
     }

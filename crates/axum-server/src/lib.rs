@@ -25,7 +25,7 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service;
 
-/// A handler of requests. Copies share it.
+/// A handler of requests. Clones share it.
 pub trait Application: Clone + Send + Sync + 'static {
     fn respond(&self, request: Request<Incoming>, peer: IpAddr) -> impl Future<Output = Response> + Send;
 }

@@ -24,6 +24,7 @@ use crate::store::StoredResponse;
 
 /// If the client disconnects, a fill continues if at most this much is missing.
 const FINISH_WITHIN_BYTES: u64 = 256 * 1024;
+
 #[derive(Debug)]
 pub struct Forward {
     work: ForwardKind,
@@ -235,6 +236,7 @@ impl Forward {
         fetch.fill.as_ref().is_some_and(is_followed)
     }
 }
+
 impl Fetch {
     fn handle_failure(
         &mut self,

@@ -49,7 +49,7 @@ const HOP_BY_HOP: [HeaderName; 8] = [
     header::UPGRADE,
 ];
 
-/// Client of the other nodes. Copies share its connections.
+/// Client of the other nodes. Clones share its connections.
 #[derive(Clone)]
 pub struct Peers {
     trust: Trust,

@@ -310,7 +310,7 @@ pub struct ShardCounters {
     pub ended: [u64; CLOSE_KIND_COUNT],
     /// Bytes received for the node, from clients and upstreams; without discarded bytes and TLS overhead.
     pub received_bytes: u64,
-    /// Bytes of the node taken by the kernel, likewise.
+    /// Bytes of the node that the kernel has taken; without TLS overhead.
     pub sent_bytes: u64,
 }
 

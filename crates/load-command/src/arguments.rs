@@ -1,4 +1,4 @@
-//! The flags. Names common to wrk, oha, hey and curl are supported; flags of only one of them are hidden.
+//! The flags. Names common to wrk, oha, hey and curl are supported; names that only other programs use are hidden.
 
 mod connection;
 mod credentials;
@@ -444,7 +444,7 @@ impl LoadArgs {
         Settings { think, ..settings }.check().map_err(Failure::usage)
     }
 
-    /// Also without parsing texts: in an experiment they have placeholders that are filled in later.
+    /// Does not parse texts either: in an experiment they have placeholders that are filled in later.
     fn settings_without_files(&self) -> Result<Settings, Failure> {
         let open_loop = self.open_loop()?;
         let stages = self.stages.iter().fold(Duration::ZERO, |sum, stage| sum.saturating_add(stage.duration));

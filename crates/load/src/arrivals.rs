@@ -1,9 +1,9 @@
 //! The arrivals of an open loop: one queue for all shards, so that nothing depends on their number.
 //!
-//! A shard with a free connection takes the next arrival **before** it is due and reserves the connection for it; so
-//! each arrival wakes one shard, and a shard without a free connection takes none. Arrivals that become due while no
-//! connection is free wait here in order, as ranges of numbers and not as requests: a backlog of a million costs a few
-//! bytes. Beyond the bound arrivals are dropped, and counted.
+//! A shard with a free user takes the next arrival **before** it is due and reserves the user for it; so each arrival
+//! wakes one shard, and a shard without a free user takes none. Arrivals that become due while no user is free wait
+//! here in order, as ranges of numbers and not as requests: a backlog of a million costs a few bytes. Beyond the bound
+//! arrivals are dropped, and counted.
 //!
 //! The queue has no timer: each call first advances it to the present. Between two calls arrivals are only added and
 //! none is taken, so the result is the same as if each had been added at its own instant.

@@ -27,9 +27,10 @@
 //!
 //! Each request has four instants: **due** (by the schedule; in a closed loop when it could be sent, after the previous
 //! response and the think time), **sent**, **first byte** and **done**. *Service time* is sent → done, *response time*
-//! due → done, *lateness* the part of due → sent that the generator causes; connecting is timed separately. Times are
-//! kept in histograms, never as samples. Errors are counted by kind, never dropped; a time-out enters the histogram at
-//! its limit.
+//! due → done, *lateness* the part of due → sent that the generator causes; connecting is timed separately. So in an
+//! open loop a slow server cannot hide the requests that it delays (coordinated omission). Times are kept in
+//! histograms, never as samples. Errors are counted by kind, never dropped; a time-out enters the histogram at its
+//! limit.
 //!
 //! This crate knows no sockets, clocks, threads and files: it is a [node](breme_node::Node), so that it can be run
 //! against a simulated server from a seed. Addresses and the CPU time of its threads are passed to it.

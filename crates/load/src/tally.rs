@@ -136,7 +136,7 @@ impl ErrorKind {
         }
     }
 
-    /// Whether the request has a response nevertheless.
+    /// Whether there was a response all the same.
     #[must_use]
     pub const fn is_answered(self) -> bool {
         matches!(self, Self::Status | Self::Assertion | Self::Capture)

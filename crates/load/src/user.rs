@@ -20,11 +20,11 @@ pub(crate) struct User {
     /// On an open connection: requests that were sent. Else: requests that wait for one.
     pub window: Window,
     pub response: IncomingResponse,
-    /// Since when, or from when on, it wants its next request. Of a closed loop.
+    /// When it began, or will begin, to want its next request. Of a closed loop.
     pub wants: Instant,
     /// Since when it thinks; [`Instant::FAR`] if it does not. Of a closed loop.
     pub thinks_since: Instant,
-    /// Since when, or from when on, it could send its next request.
+    /// When it could send its next request, or will be able to.
     pub ready: Instant,
     /// Since when it wants a successful response; [`Instant::FAR`]: no request has failed since its last one.
     pub unserved_since: Instant,

@@ -20,7 +20,7 @@
 //! | `route`, `queue` | the choice of an upstream or host; requests that wait for capacity |
 //! | `retry` | requests that are sent again, to the same upstream or another |
 //! | `upstreams`, `pool`, `reuse` | upstream connections: opened, idle, reused |
-//! | `response` | from the upstream or the cache to the client; `begin_response` writes the head |
+//! | `response` | from upstream or cache to client; `begin_response` writes all heads but those of errors and tunnels |
 //! | `stage` | the stages of an exchange, each with its data, and the transitions |
 //! | `exchange_end`, `deadlines` | completion, failure and error responses; timeouts |
 //! | `tunnels` | CONNECT and upgrades |

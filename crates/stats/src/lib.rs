@@ -8,7 +8,7 @@
 //! | [`go_bench`] | lines in the format of Go's benchmarks, for `benchstat` |
 //! | [`Histogram::encode`] | one histogram as a line of text, for records in JSON |
 //! | [`write_quantile_text`] | `.hgrm`: the distribution as text, for people and for HdrHistogram's plotters |
-//! | [`hodges_lehmann`], [`paired_ratio`] | centre and interval of a few blocks, by signed ranks: exact and robust against outliers |
+//! | [`hodges_lehmann`], [`paired_ratio`] | centre and interval of a few blocks, by signed ranks, for the noise floor and `watch`; verdicts use [`TrimmedMean`] |
 //! | [`signed_rank_p`], [`holm()`], [`false_discovery_rates`] | their p-value; corrections for many tests at once |
 //! | [`TrimmedMean`], [`Looks`] | centre and interval of a growing number of blocks, by Student's t; the confidence required at each look |
 //! | [`student_p`], [`student_quantile`] | Student's distribution |

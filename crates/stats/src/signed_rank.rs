@@ -1,10 +1,11 @@
 //! Estimates from a few paired blocks: the Hodges–Lehmann estimate with its signed-rank interval.
 //!
-//! Blocks on a shared machine are few, and their errors are not normal: a neighbour takes the CPU for half a block. So
-//! the mean with Student's interval is the wrong tool. The median of all pairwise (Walsh) averages is nearly as
-//! efficient for normal errors (95 %) and robust against outliers; its interval inverts Wilcoxon's signed-rank test: it
-//! contains every shift that the test does not reject. It assumes only that the differences are independent and
-//! symmetric about their centre, and it is exact for any number of them.
+//! The errors of blocks on a shared machine are not normal: a neighbour takes the CPU for half a block. The median of
+//! all pairwise (Walsh) averages is nearly as efficient as the mean for normal errors (95 %) and robust against
+//! outliers; its interval inverts Wilcoxon's signed-rank test: it contains every shift that the test does not reject.
+//! It assumes only that the differences are independent and symmetric about their centre, and it is exact for any
+//! number of them. But fewer than six blocks cannot reach 95 %. So it serves where no verdict depends on few blocks
+//! (the noise floor, `watch`); verdicts use [`TrimmedMean`](crate::TrimmedMean).
 //!
 //! J. L. Hodges, E. L. Lehmann: *Estimates of location based on rank tests*, Ann. Math. Stat. 34 (1963) 598–611.
 //! M. Hollander, D. A. Wolfe, E. Chicken: *Nonparametric Statistical Methods*, 3rd ed. (2014), 3.2 and 3.3.

@@ -1,11 +1,11 @@
-//! Subjects, the systems under test: started, supervised, stopped, and measured by instruments meanwhile.
+//! Subjects, the systems under test: started, supervised, stopped, and measured by instruments while they run.
 //!
 //! | module | what |
 //! |---|---|
 //! | `keeping` | supervised processes, which cannot outlive the laboratory |
 //! | `control_group` | resource limits, where the system permits them |
 //! | `subject` | starting and stopping subjects |
-//! | `instruments` | what subjects, generators and the machine use meanwhile |
+//! | `instruments` | what subjects, generators and the machine use while they run |
 //! | `discovery` | the address at which a command serves, found by starting it once; ports that listen |
 //! | `folder` | the working folders of processes |
 //! | `process_table` | `/proc` |

@@ -1,4 +1,4 @@
-//! The folded words of texts and letter groups of names, which all databases index and search.
+//! Folding, words and letter groups: what both engines index, and how queries match it.
 //!
 //! Folding removes case, accents and other marks of Latin, Greek, Cyrillic, Hebrew and Arabic, and compatibility forms.
 //! Scripts that put no spaces between words (Chinese, Japanese, Thai, …) are indexed by their characters and by pairs

@@ -42,7 +42,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Limit of what is read of an edge's response.
 const RESPONSE_BYTES_MAX: usize = 64 * 1024;
 
-/// The edges of a wiki. Copies share them.
+/// The edges of a wiki. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Edges {
     lanes: Arc<[Lane]>,

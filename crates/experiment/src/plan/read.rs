@@ -82,7 +82,7 @@ impl Plan {
     }
 }
 
-/// Removes the profiles from the file.
+/// Takes the profiles out of the tree, and checks the wanted one.
 fn profiles(tree: &mut Table, wanted: Option<&str>, collector: &mut Collector) -> Vec<Entry> {
     let section = tree.take("profile");
     let mut profiles = Vec::new();
@@ -478,7 +478,7 @@ impl Plan {
 }
 
 impl Document {
-    /// Stores what the file needs in addition to itself.
+    /// Adds folder, left-out levels and named files to the tree, so that it is self-contained.
     fn keep(&mut self, left_out: &[(String, String)]) {
         let text = |text: &str| TreeNode { span: 0..0, value: Value::Text(text.to_owned()) };
         let entry = |key: &str, node: TreeNode| Entry { key: key.to_owned(), key_span: 0..0, node };

@@ -170,6 +170,7 @@ impl<'a> RunningSubjects<'a> {
         let done = match fault.action {
             FaultAction::Kill => subject.kill(words),
             FaultAction::Start => subject.start(self.launcher, &others).map(|()| 1).map_err(FaultError::from),
+            // A suspended link carries nothing.
             FaultAction::Freeze | FaultAction::Partition => subject.freeze(words),
             FaultAction::Thaw | FaultAction::Heal => Ok(subject.thaw(words)),
         };

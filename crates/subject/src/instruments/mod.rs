@@ -10,8 +10,10 @@
 //! | `process.rs`, `members.rs` | one process; all of a subject |
 //! | `machine.rs` | the machine |
 //! | `external.rs` | the processes of a server that breme did not start |
+//! | `kernel_file.rs` | files of the kernel, opened once and read repeatedly |
 //! | `scraper.rs`, `exposition.rs`, `counters.rs` | the subject's own counters |
 //! | `track.rs`, `readings.rs` | samples of a trial in bounded memory, and any part of it |
+//! | `growth.rs` | whether memory grows without end |
 //! | `rows.rs` | the file |
 
 mod counters;

@@ -20,7 +20,7 @@ const DAY_MS: f64 = 86_400_000.0;
 /// Standard deviations beyond which a value is an outlier.
 const CLIP: f64 = 3.0;
 const ITERATIONS_MAX: usize = 8;
-/// Harmonics of the daily cycle, each a sine and a cosine, and the days from which on it is fitted.
+/// Harmonics of the daily cycle, each a sine and a cosine, and the number of days needed to fit it.
 const HARMONICS: usize = 2;
 const CYCLE_FROM_DAYS: f64 = 3.0;
 /// Values per block, and the maximum number of blocks; more values make longer blocks.
