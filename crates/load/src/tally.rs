@@ -500,6 +500,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::occupancy::Activity;
 
     #[test]
     fn each_kind_has_its_own_counter_and_name() {
@@ -510,15 +511,82 @@ mod tests {
         assert_eq!(BTreeSet::from(ErrorKind::ALL.map(ErrorKind::name)).len(), 26);
     }
 
+    /// A tally whose counters are different multiples of `factor`, and whose histograms have `factor` samples each.
+    fn filled(factor: u64) -> Tally {
+        let mut number = 0;
+        let mut next = || {
+            number += 1;
+            number * factor
+        };
+        let times = |nanos| {
+            let mut histogram = Histogram::new();
+            (0..factor).for_each(|_| histogram.record(nanos));
+            histogram
+        };
+        let mut occupancy = Occupancy::default();
+        for activity in [Activity::Server, Activity::Connecting, Activity::Generator, Activity::Thinking] {
+            occupancy.add(activity, Instant::ZERO, Instant::from_nanos(next()));
+        }
+        let mut availability = Availability::new();
+        availability.note_failure(Instant::from_nanos(next()));
+        // Every field is named, so that a new one is not forgotten here.
+        Tally {
+            issued: next(),
+            sent: next(),
+            answered: next(),
+            answered_late: next(),
+            unfinished: next(),
+            resent: next(),
+            redirected: next(),
+            unfollowed: next(),
+            errors: std::array::from_fn(|_| next()),
+            statuses: Box::new(std::array::from_fn(|_| next())),
+            bytes_received: next(),
+            bytes_sent: next(),
+            content_bytes: next(),
+            connections_opened: next(),
+            reconnects: next(),
+            unexpected: next(),
+            waited: next(),
+            arrived: next(),
+            punctual: next(),
+            lateness: times(1),
+            late: next(),
+            handshake_times: times(2),
+            resumed: next(),
+            occupancy,
+            sends: Sends::default(), // not merged
+            availability,
+            caches: CacheTally { hits: next(), misses: next(), unsaid: next() },
+            versions: VersionTally { acknowledged: next(), judged: next(), unversioned: next(), ages: times(3) },
+            pairs: PairTally(PairsSummary {
+                responses: next(),
+                inconsistent: next(),
+                stale: next(),
+                lost: next(),
+                foreign: next(),
+                shared_ids: next(),
+                unknown: next(),
+                status_500: next(),
+                status_503: next(),
+            }),
+            steps: vec![StepTally {
+                sent: next(),
+                answered: next(),
+                errors: std::array::from_fn(|_| next()),
+                service: times(4),
+                response: times(5),
+            }],
+            sessions: vec![SessionTally { begun: next(), completed: next(), failed: next(), times: times(6) }],
+        }
+    }
+
     #[test]
     fn merging_adds_everything() {
-        let mut one = Tally::new();
-        (one.issued, one.statuses[200]) = (3, 2);
-        one.lateness.record(7);
-        one.count(ErrorKind::Reset, 1);
-        let mut two = one.clone();
-        two.merge(&one);
-        assert_eq!((two.issued, two.statuses[200], two.errors()), (6, 4, 2));
-        assert_eq!((two.lateness.count(), two.lateness.max()), (2, 7));
+        let (mut sum, other) = (filled(1), filled(2));
+        // Of the availability the later failure counts.
+        let expected = Tally { availability: other.availability, ..filled(3) };
+        sum.merge(&other);
+        assert_eq!(format!("{sum:?}"), format!("{expected:?}"));
     }
 }
