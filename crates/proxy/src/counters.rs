@@ -49,7 +49,7 @@ counters! {
         Counter "answers_repeated" "Relayed responses whose head was byte-identical to an earlier one."
             { answers_repeated }
         Counter "answers_cut" by "reason" "Incomplete responses, by reason."
-            { clients_gone = "client-gone", answers_cut = "upstream-failed" }
+            { clients_gone = "client-gone", clients_failed = "client-failed", answers_cut = "upstream-failed" }
         Counter "clients_evicted" "Client connections closed early because others waited for a connection slot."
             { evicted }
         Counter "targets_refused" "Targets refused by the rules of a forward proxy." { targets_refused }

@@ -15,8 +15,8 @@ use breme_node::{
     Accepted, Action, Actions, CloseReason, Connected, ConnectionId, ListenerId, Node, Received, Shard, ShardId,
 };
 use breme_proxy::{
-    AccessLog, ExchangeRecord, ForwardRules, Identity, Mode, Parts, Proxy, ProxyNode, Requester, Resolution,
-    ResolveError, Resolver, Settings,
+    AccessLog, ExchangeRecord, ForwardRules, Identity, Mode, Parts, Proxy, ProxyCounts, ProxyNode, Requester,
+    Resolution, ResolveError, Resolver, Settings,
 };
 use support::{THEN, head, silent, upstream_at};
 
@@ -259,6 +259,25 @@ fn logs_refused_requests() {
     assert!(lines[1].contains("xx 414 "), "{}", lines[1]);
     assert_eq!(proxy.counts().answers_of_class(4), 7, "and counted by status");
     assert_eq!(proxy.counts().answers_of_class(5), 1);
+}
+
+/// A request body that turns out malformed during the response: the metric has the log's reason.
+#[test]
+fn counts_aborted_response_as_logged() {
+    let log = Arc::new(Lines::default());
+    let proxy = reverse(silent(), GroupSettings::default(), Some(log.clone()));
+    let mut hand = Hand::new(&proxy);
+    hand.receive(CLIENT, &head(&["POST /a HTTP/1.1", "Host: a.example", "Transfer-Encoding: chunked"]));
+    hand.connected();
+    hand.receive(SERVER, &(head(&["HTTP/1.1 200 OK", "Content-Length: 9", "Date: x"]) + "hello"));
+    let received = Received { bytes: b"x\r\n", ended: false, arrived_at: hand.now };
+    hand.call(|node, now, actions| {
+        assert!(node.handle_received(now, CLIENT, received, actions) <= received.bytes.len());
+    });
+    assert_eq!(*log.0.lock().unwrap(), ["192.0.2.1:1 POST /a 200 5 0 up.example:80 - 0 client-failed"]);
+    let metric = ProxyCounts::METRICS.iter().find(|metric| metric.name == "answers_cut").unwrap();
+    let counted: Vec<_> = metric.read(&proxy.counts()).collect();
+    assert_eq!(counted, [("client-gone", 0), ("client-failed", 1), ("upstream-failed", 0)]);
 }
 
 /// For a forbidden target no upstream is logged.

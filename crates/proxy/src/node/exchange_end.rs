@@ -108,6 +108,7 @@ impl Context<'_> {
         }
         let Some(client) = client else { return self.end_exchange(key, Completion::UpstreamFailed, false) };
         if response_began {
+            self.node.counts.answers_cut.add();
             self.end_exchange(key, Completion::UpstreamFailed, false);
             return self.abort_response(client);
         }
@@ -125,7 +126,6 @@ impl Context<'_> {
     /// Aborts a response that was sent in part. A reset can prevent earlier responses from arriving, so it is used only
     /// if nothing else distinguishes an aborted response from a complete one.
     pub(super) fn abort_response(&mut self, client: ClientKey) {
-        self.node.counts.answers_cut.add();
         let is_end_detectable = self.client(client).is_some_and(|client| client.http.is_response_end_detectable());
         self.close_client(client, if is_end_detectable { Close::Graceful } else { Close::Abort });
     }

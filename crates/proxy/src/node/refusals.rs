@@ -20,6 +20,7 @@ impl Context<'_> {
             .and_then(|exchange| self.exchange(exchange))
             .is_some_and(|exchange| exchange.stage.response_body().is_some());
         if response_began {
+            self.node.counts.clients_failed.add();
             if let Some(exchange) = exchange {
                 self.end_exchange(exchange, Completion::ClientFailed, false);
             }
