@@ -31,7 +31,7 @@ impl Context<'_> {
         let cache = shared.cache.as_ref()?;
         let client = self.node.clients.get_mut(key.index())?;
         let should_close = self.node.server.should_close(self.now, client);
-        let can_replay = shared.can_replay() && client.http.can_replay(&shared.settings.limits);
+        let can_replay = shared.has_no_rate_limit() && client.http.can_replay(&shared.settings.limits);
         if should_close || !can_replay || client.state.exchange.is_some() {
             return None;
         }
@@ -103,14 +103,14 @@ impl Context<'_> {
 
     /// Whether to capture the response to this request.
     pub(super) fn should_capture_hit(&mut self, head: &RequestHead<'_, '_>, bytes: &[u8]) -> bool {
-        let may_learn = self.shared.cache.is_some() && self.shared.can_replay() && !self.node.server.is_stopping();
+        let may_learn =
+            self.shared.cache.is_some() && self.shared.has_no_rate_limit() && !self.node.server.is_stopping();
         may_learn && head.is_replayable() && self.node.hit_replay.should_insert(bytes, self.now)
     }
 }
 
 impl crate::shared_state::SharedState {
-    /// Whether no rate limit applies.
-    fn can_replay(&self) -> bool {
+    fn has_no_rate_limit(&self) -> bool {
         self.settings.clients.requests_per_second == 0
     }
 }
