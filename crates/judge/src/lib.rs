@@ -8,7 +8,8 @@
 //! | `observations`, `effect` | every value in every block; the ratio of two sides within each block, with its interval |
 //! | `noise_floor` | the noise floor: how much two trials of the same combination differ |
 //! | `look` | after how many blocks the run is judged, and the confidence required there |
-//! | `interval_position`, `hypotheses`, `comparisons` | the meaning of an interval; verdicts on claims; every pair of levels |
+//! | `interval_position`, `hypotheses` | the meaning of an interval; verdicts on claims |
+//! | `level_comparisons` | every pair of levels |
 //! | `tables`, `laws`, `models` | measured and published figures; operational laws; tested predictions |
 //! | [`Search`] | the next load to try, until the system fails |
 //! | `recorded_run`, `run_row` | a stored run with its values; a measure in two runs |
@@ -20,7 +21,6 @@
 mod answer;
 mod arithmetic;
 mod claims;
-mod comparisons;
 mod condition;
 mod effect;
 mod gate;
@@ -28,6 +28,7 @@ mod history;
 mod hypotheses;
 mod interval_position;
 mod laws;
+mod level_comparisons;
 mod levels;
 mod look;
 mod measure;
@@ -48,12 +49,12 @@ mod words;
 pub mod judgement;
 
 pub use claims::CASES_MAX;
-pub use comparisons::COMPARISONS_MAX;
 pub use condition::is_met;
 pub use gate::{BLOCKS_MIN as GATE_BLOCKS_MIN, GateSummary};
 pub use history::{
     HISTORY_RUNS_MAX, History, HistoryBuilder, HistoryPoint, HistoryRow, HistoryRun, RunRole, Trend, TrendVerdict,
 };
+pub use level_comparisons::COMPARISONS_MAX;
 pub use levels::Levels;
 pub use measure::{Lack, MeasureReader};
 pub use progress::progress;
@@ -80,7 +81,7 @@ pub fn judge(question: &Question, records: &[TrialRecord]) -> Judgement {
     let seen = Observations::new(question.all_measures(), records);
     let look = Look::at(question, &seen);
     let (floors, noise) = NoiseFloors::seen(question, &seen);
-    let (comparisons, left_out) = comparisons::compare_levels(question, &seen, &floors, &look);
+    let (comparisons, left_out) = level_comparisons::compare_levels(question, &seen, &floors, &look);
     let (models, without_model) = models::judge(question, records);
     let mut judgement = Judgement {
         hypotheses: hypotheses::judge(question, &seen, &floors, &look),

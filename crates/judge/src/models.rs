@@ -14,9 +14,9 @@ use breme_stats::queueing_network::{self, Population, Station};
 use breme_stats::scalability::{self, Fit, Law};
 use thiserror::Error;
 
-use crate::comparisons::combinations_without;
 use crate::effect::median;
 use crate::judgement::{ModelOutcome, ModelPoint};
+use crate::level_comparisons::combinations_without;
 use crate::levels::Levels;
 use crate::observations::{Observations, overridden};
 use crate::question::Question;
