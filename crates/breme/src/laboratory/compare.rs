@@ -96,7 +96,7 @@ pub(super) fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     let rules = CompareRules {
         confidence: after.question.confidence,
         equal_within: after.question.equal_within,
-        gate: gate(args, &after)?,
+        gate: gate_of_flags(args, &after)?,
     };
     let mut comparison = compare_runs(&run_of(&before), &run_of(&after), &rules);
     let runs = selection.in_order();
@@ -143,7 +143,7 @@ fn read_history(
 }
 
 /// The gate of the judged run's experiment, unless overridden by the command line.
-fn gate(args: &CompareArgs, after: &Unjudged) -> Result<Gate, Failure> {
+fn gate_of_flags(args: &CompareArgs, after: &Unjudged) -> Result<Gate, Failure> {
     let mut gate = after.question.gate.clone();
     if !args.gated.is_empty() {
         let plan: Plan = experiment::read_frozen(&after.run.plan, &after.run.folder)?;
