@@ -1,4 +1,4 @@
-//! The examples are valid experiments, and remain so when frozen.
+//! The examples are valid experiments, and so are the files that plans write of them.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a fault of the test ends it")]
 
@@ -35,8 +35,8 @@ fn examples_are_read_in_every_profile() {
                 "{name}: {:?}",
                 plan.warnings
             );
-            let again = world::read_with(&plan.frozen(), None, "", &|_| Err("all files are in the plan".to_owned()));
-            let again = again.unwrap_or_else(|faults| panic!("{name}:\n{faults}\n{}", plan.frozen()));
+            let again = world::read_with(&plan.to_toml(), None, "", &|_| Err("all files are in the plan".to_owned()));
+            let again = again.unwrap_or_else(|faults| panic!("{name}:\n{faults}\n{}", plan.to_toml()));
             assert_same(&plan, &again);
         }
     }
@@ -65,5 +65,5 @@ fn assert_same(one: &Plan, other: &Plan) {
         (one.seed, one.aa, &one.factors, &one.title, &one.warnings),
         (other.seed, other.aa, &other.factors, &other.title, &other.warnings)
     );
-    assert_eq!(one.frozen(), other.frozen());
+    assert_eq!(one.to_toml(), other.to_toml());
 }

@@ -35,7 +35,7 @@ duration = "10s"
 /// The faults of each combination, as text.
 fn faults(text: &str) -> Vec<Vec<String>> {
     let plan = world::read(text, None).unwrap_or_else(|faults| panic!("{text}\n{faults}"));
-    let again = world::read(&plan.frozen(), None).unwrap();
+    let again = world::read(&plan.to_toml(), None).unwrap();
     let of = |combination| {
         let key = TrialKey { block: 1, combination, replicate: 0 };
         let trial = plan.trial(&key).unwrap();

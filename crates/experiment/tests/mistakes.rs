@@ -709,10 +709,10 @@ proptest! {
         match world::read(&file, None) {
             Err(faults) => prop_assert!(!faults.0.is_empty() && !faults.to_string().is_empty()),
             Ok(plan) => {
-                let again = world::read(&plan.frozen(), None);
+                let again = world::read(&plan.to_toml(), None);
                 let again = again.map_err(|faults| TestCaseError::fail(format!("{file}
 {}
-{faults}", plan.frozen())))?;
+{faults}", plan.to_toml())))?;
                 prop_assert_eq!((again.trials(), again.estimate()), (plan.trials(), plan.estimate()));
             }
         }

@@ -436,7 +436,7 @@ design.blocks = 2
     assert_eq!(quick.warnings.len(), 2, "{:?}", quick.warnings);
     assert!(quick.warnings[0].contains("much"), "{:?}", quick.warnings);
     assert_eq!(quick.warnings[1], "2 blocks cannot decide a hypothesis: a verdict needs at least 5");
-    let again = world::read(&quick.frozen(), None).unwrap_or_else(|faults| panic!("{faults}"));
+    let again = world::read(&quick.to_toml(), None).unwrap_or_else(|faults| panic!("{faults}"));
     assert_eq!(
         (again.hypotheses, again.published, again.warnings),
         (quick.hypotheses, quick.published, quick.warnings)
@@ -501,14 +501,17 @@ fn a_run_has_a_number_of_blocks_or_as_many_as_it_takes() {
         let plan = plan(&text(blocks, expect));
         assert_eq!((plan.blocks.least, plan.blocks.most, plan.ends_when_decided()), (least, most, ends), "{blocks}");
         assert_eq!((plan.trials().len(), plan.blocks.limit()), (most as usize, 4 * most.max(5)), "{blocks}");
-        let longer = plan.frozen_extended(most + 1, most).unwrap();
+        let longer = plan.extended_to_toml(most + 1, most).unwrap();
         let longer = world::read(&longer, None).unwrap_or_else(|faults| panic!("{faults}"));
         assert_eq!((longer.blocks.extended_to, longer.ends_when_decided()), (Some(most + 1), false), "{blocks}");
         assert_eq!((longer.blocks.least, longer.blocks.most, longer.trials().len()), (least, most, most as usize + 1));
         assert_eq!(longer.trials()[..most as usize], plan.trials()[..]);
-        assert!(plan.frozen_extended(most, most).unwrap_err().to_string().contains("the run already has"));
+        assert!(plan.extended_to_toml(most, most).unwrap_err().to_string().contains("the run already has"));
         assert!(
-            plan.frozen_extended(plan.blocks.limit() + 1, most).unwrap_err().to_string().contains("can be extended to")
+            plan.extended_to_toml(plan.blocks.limit() + 1, most)
+                .unwrap_err()
+                .to_string()
+                .contains("can be extended to")
         );
     }
 }

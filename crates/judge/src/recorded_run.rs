@@ -18,7 +18,7 @@ use crate::words::amount;
 #[derive(Clone, Copy, Debug)]
 pub struct RecordedRun<'a> {
     pub head: &'a RunHead,
-    /// Its frozen plan.
+    /// Its plan, as a self-contained file.
     pub plan: &'a str,
     /// The questions of its plan.
     pub question: &'a Question,

@@ -146,7 +146,7 @@ fn read_history(
 fn gate_of_flags(args: &CompareArgs, after: &Unjudged) -> Result<Gate, Failure> {
     let mut gate = after.question.gate.clone();
     if !args.gated.is_empty() {
-        let plan: Plan = experiment::read_frozen(&after.run.plan, &after.run.folder)?;
+        let plan: Plan = experiment::read_stored(&after.run.plan, &after.run.folder)?;
         let read = |text: &String| {
             plan.gated_measure(text).map_err(|problem| Failure::usage(format!("--gate {text:?}: {problem}")))
         };

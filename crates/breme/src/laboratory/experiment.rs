@@ -22,7 +22,7 @@ pub(super) fn read_text(text: &str, folder: &Path) -> Result<Plan, Failure> {
 }
 
 /// Reads the plan of a stored run, which needs no other file.
-pub(super) fn read_frozen(text: &str, folder: &Path) -> Result<Plan, Failure> {
+pub(super) fn read_stored(text: &str, folder: &Path) -> Result<Plan, Failure> {
     parse(text, None, folder)
         .map_err(|faults| Failure::run(format!("the plan of {} cannot be read:\n{faults}", folder.display())))
 }

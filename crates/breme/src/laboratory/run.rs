@@ -254,7 +254,7 @@ fn begin(args: &Storage, path: &Path, plan: &Plan, status: Option<&RunStatus>) -
         subject_versions: subject_versions(plan),
         revision: revision(Path::new(".")),
     };
-    let journal = Journal::create(&args.runs.join(name), &head, &plan.frozen()).map_err(Failure::run)?;
+    let journal = Journal::create(&args.runs.join(name), &head, &plan.to_toml()).map_err(Failure::run)?;
     carry_out(args, plan, journal, Vec::new(), status)
 }
 
@@ -263,10 +263,10 @@ fn resume(args: &RunArgs, folder: &Path, process: ProcessMetrics) -> Result<u8, 
     if let Some(damage) = &run.damage {
         eprintln!("{}: {damage}", folder.display());
     }
-    let mut plan = experiment::read_frozen(&run.plan, folder)?;
+    let mut plan = experiment::read_stored(&run.plan, folder)?;
     if let Some(blocks) = args.blocks {
-        let extended = plan.frozen_extended(blocks, blocks_begun(&run.trials)).map_err(Failure::usage)?;
-        plan = experiment::read_frozen(&extended, folder)?;
+        let extended = plan.extended_to_toml(blocks, blocks_begun(&run.trials)).map_err(Failure::usage)?;
+        plan = experiment::read_stored(&extended, folder)?;
         journal.replace_plan(&extended).map_err(Failure::run)?;
     }
     check_before_start(&folder.display().to_string(), &plan)?;

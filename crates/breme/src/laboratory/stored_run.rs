@@ -45,14 +45,14 @@ impl Unjudged {
 /// Reads and judges a run, given its folder or its name in the folder of runs.
 pub(super) fn read(name: &Path) -> Result<Judged, Failure> {
     let run = journal::read(&folder_of(name)).map_err(Failure::run)?;
-    let plan = experiment::read_frozen(&run.plan, &run.folder)?;
+    let plan = experiment::read_stored(&run.plan, &run.folder)?;
     Ok(judged(&plan, run))
 }
 
 /// Reads a run that is to be compared.
 pub(super) fn read_unjudged(folder: &Path) -> Result<Unjudged, Failure> {
     let run = journal::read(folder).map_err(Failure::run)?;
-    let plan = experiment::read_frozen(&run.plan, &run.folder)?;
+    let plan = experiment::read_stored(&run.plan, &run.folder)?;
     Ok(Unjudged::new(&plan, run))
 }
 

@@ -152,8 +152,8 @@ impl Plan {
     /// The plan as a self-contained file: its profile is applied and the files that it names are included, so that a
     /// run can continue even if the original has changed. Reading it results in the same plan.
     #[must_use]
-    pub fn frozen(&self) -> String {
-        self.document.frozen()
+    pub fn to_toml(&self) -> String {
+        self.document.to_toml()
     }
 
     /// The same after an extension of the run, which has begun `begun` blocks, to `blocks`.
@@ -161,11 +161,11 @@ impl Plan {
     /// # Errors
     ///
     /// If `blocks` is not more than `begun`, or more than [`Blocks::limit`]; or if the plan is a search.
-    pub fn frozen_extended(&self, blocks: u32, begun: u32) -> Result<String, ExtensionError> {
+    pub fn extended_to_toml(&self, blocks: u32, begun: u32) -> Result<String, ExtensionError> {
         if self.has_range() {
             return Err(ExtensionError::Search);
         }
-        Ok(self.document.frozen_with_design(&self.blocks.extended(blocks, begun)?.to_toml()))
+        Ok(self.document.to_toml_with_design(&self.blocks.extended(blocks, begun)?.to_toml()))
     }
 
     /// Whether the run ends as soon as every hypothesis has a verdict. An extended run continues to its new end.

@@ -498,12 +498,12 @@ impl Document {
         }
     }
 
-    pub(super) fn frozen(&self) -> String {
+    pub(super) fn to_toml(&self) -> String {
         self.tree.to_toml()
     }
 
     /// The same with this line in its `[design]`.
-    pub(super) fn frozen_with_design(&self, line: &str) -> String {
+    pub(super) fn to_toml_with_design(&self, line: &str) -> String {
         let mut tree = self.tree.clone();
         tree.lay_over(&Table::parse(&format!("[design]\n{line}\n"), &mut Collector::new("")), &REPLACED_WHOLE);
         tree.to_toml()
