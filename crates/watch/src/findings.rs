@@ -5,7 +5,7 @@
 //! | the hour of the day matters | `cycles`: largest mean deviation of an hour from its day's median, against randomly rotated days |
 //! | the day of the week matters | the same for weekdays and weeks, from four weeks on |
 //! | the level changed | `change_point`: largest cumulative sum of ranks, against permuted blocks |
-//! | a metric grows | `trend`: robust regression with a daily cycle and autocorrelated errors |
+//! | a metric grows | `growth`: robust regression with a daily cycle and autocorrelated errors |
 //!
 //! Response times of neighbouring hours are correlated, whatever the time of day; a test that assumes independence
 //! finds an effect in every week. So nothing here permutes single hours: days are rotated as a whole; levels are tested
@@ -17,7 +17,7 @@ mod batch_means;
 mod change_point;
 mod cycles;
 mod finding;
-mod trend;
+mod growth;
 
 use jiff::tz::TimeZone;
 
@@ -46,7 +46,7 @@ pub fn find(target: &TargetHistory, zone: &TimeZone) -> Vec<Finding> {
         results.push(change_point::change(metric, &series(metric)));
     }
     for metric in [Metric::Median, Metric::Memory, Metric::Descriptors] {
-        results.push(trend::growth(metric, &series(metric)));
+        results.push(growth::growth(metric, &series(metric)));
     }
     correct(results)
 }
