@@ -13,16 +13,16 @@
 //! | `kernel_file.rs` | files of the kernel, opened once and read repeatedly |
 //! | `scraper.rs`, `exposition.rs`, `counters.rs` | the subject's own counters |
 //! | `track.rs`, `readings.rs` | samples of a trial in bounded memory, and any part of it |
-//! | `growth.rs` | whether memory grows without end |
+//! | `memory_leak.rs` | whether memory grows without end |
 //! | `rows.rs` | the file |
 
 mod counters;
 mod exposition;
 mod external;
-mod growth;
 mod kernel_file;
 mod machine;
 mod members;
+mod memory_leak;
 mod process;
 mod readings;
 mod rows;

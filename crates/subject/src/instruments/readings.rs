@@ -6,9 +6,9 @@ use std::sync::Arc;
 use breme_experiment::record::{MachineUse, SubjectRecord};
 
 use super::counters::SubjectCounters;
-use super::growth::growth_per_s;
 use super::machine::MachineSample;
 use super::members::Use;
+use super::memory_leak::growth_per_s;
 use super::scraper::{Scrape, ScrapeError};
 use super::track::{Sample, Track, interpolate};
 
