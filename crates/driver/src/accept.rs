@@ -79,9 +79,9 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 /// Detects connections in the backlog of a shard that is at its connection limit. When to check next; None: below the
 /// limit, and no connection was waiting.
 #[derive(Debug, Default)]
-pub(crate) struct AcceptBacklog(Option<Instant>);
+pub(crate) struct BacklogCheck(Option<Instant>);
 
-impl AcceptBacklog {
+impl BacklogCheck {
     pub(crate) fn next_check(&self) -> Option<Instant> {
         self.0
     }

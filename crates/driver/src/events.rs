@@ -14,7 +14,7 @@ use mio::event::Event;
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Registry, Token};
 
-use crate::accept::{ACCEPT_PAUSE, AcceptBacklog, AcceptError, accept_connections, has_waiting};
+use crate::accept::{ACCEPT_PAUSE, AcceptError, BacklogCheck, accept_connections, has_waiting};
 use crate::control::{LiveCounters, StopMode};
 use crate::engine::{Engine, Readiness};
 use crate::io_backend::IoBackend;
@@ -71,7 +71,7 @@ pub(crate) struct EventLoop {
     poll: Poll,
     listeners: Vec<EventListener>,
     accept_again: Option<Instant>,
-    accept_backlog: AcceptBacklog,
+    backlog_check: BacklogCheck,
 }
 
 struct EventListener {
@@ -91,7 +91,7 @@ impl EventLoop {
             poll.registry().register(&mut SourceFd(&source), listener_token(id), Interest::READABLE)?;
             listeners.push(EventListener { socket, id, is_pending: true });
         }
-        Ok(Self { poll, listeners, accept_again: None, accept_backlog: AcceptBacklog::default() })
+        Ok(Self { poll, listeners, accept_again: None, backlog_check: BacklogCheck::default() })
     }
 
     pub(crate) fn waker(&self) -> io::Result<mio::Waker> {
@@ -130,21 +130,21 @@ impl EventLoop {
                 self.handle_stop(&mut engine);
             }
             self.accept(&mut engine, ACCEPTS_PER_TURN);
-            self.check_accept_backlog(&mut engine);
+            self.check_backlog(&mut engine);
             engine.handle_turn();
         }
         drop(self);
         engine.into_node()
     }
 
-    fn check_accept_backlog<N: Node>(&mut self, engine: &mut Engine<N, ReadinessBackend>) {
-        let Self { accept_backlog, listeners, .. } = self;
-        accept_backlog
+    fn check_backlog<N: Node>(&mut self, engine: &mut Engine<N, ReadinessBackend>) {
+        let Self { backlog_check, listeners, .. } = self;
+        backlog_check
             .check(engine, listeners.is_empty(), || listeners.iter().any(|listener| has_waiting(&listener.socket)));
     }
 
     fn time_to_wait<N: Node>(&self, engine: &mut Engine<N, ReadinessBackend>) -> Option<Duration> {
-        engine.time_to_wait(self.accept_again.into_iter().chain(self.accept_backlog.next_check()).min())
+        engine.time_to_wait(self.accept_again.into_iter().chain(self.backlog_check.next_check()).min())
     }
 
     /// Sleeps, then collects all events.

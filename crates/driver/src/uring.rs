@@ -25,7 +25,7 @@ use bytes::Bytes;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 
-use crate::accept::{ACCEPT_PAUSE, AcceptBacklog, AcceptError, accept_connections, has_waiting};
+use crate::accept::{ACCEPT_PAUSE, AcceptError, BacklogCheck, accept_connections, has_waiting};
 use crate::connection::{BreakWatch, Connection, ConnectionPhase, Receive};
 use crate::control::{Control, LiveCounters, StopMode};
 use crate::engine::{Engine, Readiness, ReceiveCompletion};
@@ -228,7 +228,7 @@ pub(crate) struct UringLoop {
     /// accepted while there is one.
     waiting: VecDeque<(OwnedFd, ListenerId)>,
     accept_again: Option<Instant>,
-    accept_backlog: AcceptBacklog,
+    backlog_check: BacklogCheck,
     /// The driver is stopping, and the kernel may still accept; then the backlog is emptied.
     is_draining: bool,
 }
@@ -249,7 +249,7 @@ impl UringLoop {
             listeners,
             waiting: VecDeque::new(),
             accept_again: None,
-            accept_backlog: AcceptBacklog::default(),
+            backlog_check: BacklogCheck::default(),
             is_draining: false,
         }
     }
@@ -262,7 +262,7 @@ impl UringLoop {
         while !engine.is_done() {
             self.admit(&mut engine);
             self.update_accepting(&mut engine);
-            let also = self.accept_again.into_iter().chain(self.accept_backlog.next_check()).min();
+            let also = self.accept_again.into_iter().chain(self.backlog_check.next_check()).min();
             let timeout = engine.time_to_wait(also);
             expect_submitted(match timeout.map(|timeout| timeout.saturating_sub(spin)) {
                 Some(timeout) if engine.may_coalesce(timeout) => engine.backend.ring.submit_and_coalesce(timeout),
@@ -279,7 +279,7 @@ impl UringLoop {
                 engine.handle_wake();
             }
             self.handle_stop(&mut engine);
-            self.check_accept_backlog(&mut engine);
+            self.check_backlog(&mut engine);
             engine.handle_turn();
         }
         engine.into_node()
@@ -379,11 +379,11 @@ impl UringLoop {
         }
     }
 
-    fn check_accept_backlog<N: Node>(&mut self, engine: &mut Engine<N, UringBackend>) {
-        let Self { accept_backlog, listeners, waiting, .. } = self;
+    fn check_backlog<N: Node>(&mut self, engine: &mut Engine<N, UringBackend>) {
+        let Self { backlog_check, listeners, waiting, .. } = self;
         let has_waiting_connection =
             || !waiting.is_empty() || listeners.iter().any(|listener| has_waiting(&listener.socket));
-        accept_backlog.check(engine, listeners.is_empty(), has_waiting_connection);
+        backlog_check.check(engine, listeners.is_empty(), has_waiting_connection);
     }
 
     /// Draining takes turns until the multishot accepts are cancelled.
@@ -395,14 +395,14 @@ impl UringLoop {
         self.update_accepting(engine);
         if self.listeners.iter().all(|listener| listener.accepting == Receive::Idle) {
             self.admit(engine);
-            self.accept_backlog(engine);
+            self.empty_backlog(engine);
             self.listeners.clear();
             engine.handle_stopping();
         }
     }
 
     /// Connections in the backlog are established: closing the listener would reset them.
-    fn accept_backlog<N: Node>(&self, engine: &mut Engine<N, UringBackend>) {
+    fn empty_backlog<N: Node>(&self, engine: &mut Engine<N, UringBackend>) {
         let backlog = engine.settings().backlog as usize;
         for listener in &self.listeners {
             // On stop, a shortage of descriptors is final.
