@@ -7,7 +7,7 @@ use breme_experiment::record::{Distribution, TrialRecord, WorkloadRecord};
 use breme_expression::{Condition, Quantity, Vocabulary};
 use breme_judge::{MeasureReader, amount, is_met};
 use breme_load::Run;
-use breme_load_result::{ConditionResult, ConditionVerdict, Outcome};
+use breme_load_result::{ConditionResult, ConditionVerdict, LoadOutcome};
 
 /// The name of the load in conditions, as in `p99(load)`; `p99` alone means the same.
 const LOAD: &str = "load";
@@ -62,7 +62,7 @@ impl FailIf {
 }
 
 /// Judges every condition.
-pub fn judge(conditions: &[FailIf], run: &Run, outcome: &Outcome) -> Vec<ConditionResult> {
+pub fn judge(conditions: &[FailIf], run: &Run, outcome: &LoadOutcome) -> Vec<ConditionResult> {
     if conditions.is_empty() {
         return Vec::new();
     }
@@ -71,7 +71,7 @@ pub fn judge(conditions: &[FailIf], run: &Run, outcome: &Outcome) -> Vec<Conditi
 }
 
 /// The result as the record of a trial, to which conditions refer.
-fn record(run: &Run, outcome: &Outcome) -> TrialRecord {
+fn record(run: &Run, outcome: &LoadOutcome) -> TrialRecord {
     let workload = WorkloadRecord {
         window_s: outcome.elapsed_ns as f64 / 1e9,
         achieved_rate: outcome.achieved_rate,
@@ -89,7 +89,7 @@ fn record(run: &Run, outcome: &Outcome) -> TrialRecord {
 }
 
 /// The checks of the responses, and every condition.
-pub fn checks(run: &Run, outcome: &Outcome) -> Checks {
+pub fn checks(run: &Run, outcome: &LoadOutcome) -> Checks {
     let errors: u64 = outcome.errors.values().sum();
     let share = |part: u64, all: u64| if all == 0 { 0.0 } else { part as f64 / all as f64 * 100.0 };
     let sentence = format!(

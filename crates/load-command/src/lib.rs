@@ -45,7 +45,7 @@ use breme_command::failure::{FAILED, Failure, exit};
 use breme_driver::Clock;
 use breme_load::Run;
 use breme_load_plan::Plan;
-use breme_load_result::Outcome;
+use breme_load_result::LoadOutcome;
 use drive::{check_descriptors, drive};
 use export::Prepared;
 use feed::Feed;
@@ -121,7 +121,7 @@ impl LoadArgs {
 }
 
 /// An error with the server, the outcome of the requests, and what to check.
-fn nothing_answered(run: &Run, outcome: &Outcome) -> String {
+fn nothing_answered(run: &Run, outcome: &LoadOutcome) -> String {
     let addresses: Vec<String> = match &outcome.settings.address {
         Some(address) if address.starts_with("unix:") => vec![address.clone()],
         _ => run.addresses().map(|address| address.to_string()).collect(),
@@ -139,7 +139,7 @@ fn nothing_answered(run: &Run, outcome: &Outcome) -> String {
     )
 }
 
-fn exit_code(run: &Run, outcome: &Outcome, checks: &Checks, interruption: Option<Interruption>) -> ExitCode {
+fn exit_code(run: &Run, outcome: &LoadOutcome, checks: &Checks, interruption: Option<Interruption>) -> ExitCode {
     if let Some(interruption) = interruption {
         return ExitCode::from(interruption.exit_code());
     }

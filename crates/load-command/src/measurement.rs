@@ -10,7 +10,7 @@ use breme_command::failure::{Failure, in_a_line};
 use breme_driver::{ClientTls, Clock, DriverKind, DriverSettings, Stopper, start};
 use breme_load::{Generator, Load, Run};
 use breme_load_plan::{Plan, Settings};
-use breme_load_result::Outcome;
+use breme_load_result::LoadOutcome;
 use breme_stats::Histogram;
 use clap::Parser;
 use parking_lot::Mutex;
@@ -41,7 +41,7 @@ impl fmt::Debug for Measurement {
 }
 
 pub struct MeasurementResult {
-    pub outcome: Outcome,
+    pub outcome: LoadOutcome,
     /// Response times of all requests.
     pub response: Histogram,
     /// Number of expected responses slower than a limit.

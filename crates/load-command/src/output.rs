@@ -15,7 +15,7 @@ use breme_command::failure::Failure;
 use breme_driver::Clock;
 use breme_load::{Interval, Run, Style, render_text, write_bench, write_csv, write_steps_csv};
 use breme_load_plan::Plan;
-use breme_load_result::Outcome;
+use breme_load_result::LoadOutcome;
 use breme_stats::jtl::{JtlInterval, JtlWriter};
 use breme_stats::log;
 
@@ -92,7 +92,7 @@ impl Outputs {
         Ok((feeds, LogWriters { threads }))
     }
 
-    pub(super) fn write(&self, run: &Run, outcome: &Outcome) -> Result<(), Failure> {
+    pub(super) fn write(&self, run: &Run, outcome: &LoadOutcome) -> Result<(), Failure> {
         for output in &self.files {
             let mut writer = BufWriter::new(&output.file);
             let written = match output.format {
@@ -204,7 +204,7 @@ impl LogWriters {
 }
 
 /// Prints the result.
-pub(super) fn print(outcome: &Outcome, checks: &Checks, format: ResultFormat) -> Result<(), Failure> {
+pub(super) fn print(outcome: &LoadOutcome, checks: &Checks, format: ResultFormat) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     // Only a terminal has a width.
     let width = terminal_size::terminal_size_of(&out).map(|(width, _)| usize::from(width.0));
@@ -218,7 +218,7 @@ pub(super) fn print(outcome: &Outcome, checks: &Checks, format: ResultFormat) ->
     printed.and_then(|()| out.flush()).map_err(|error| Failure::run(format!("cannot print the result: {error}")))
 }
 
-fn write_json(out: &mut impl Write, outcome: &Outcome) -> io::Result<()> {
+fn write_json(out: &mut impl Write, outcome: &LoadOutcome) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, outcome)?;
     writeln!(out)
 }

@@ -2,14 +2,14 @@
 
 use breme_base::{grouped, plural};
 use breme_load::{duration_text, rate_text, size_text};
-use breme_load_result::{Outcome, SettingsSummary};
+use breme_load_result::{LoadOutcome, SettingsSummary};
 use breme_report::LoadPage;
 
-pub(super) fn html(outcome: &Outcome) -> String {
+pub(super) fn html(outcome: &LoadOutcome) -> String {
     LoadPage { outcome, load: load(outcome), facts: facts(outcome), settings: settings(&outcome.settings) }.html()
 }
 
-fn load(outcome: &Outcome) -> String {
+fn load(outcome: &LoadOutcome) -> String {
     let settings = &outcome.settings;
     let shape = match &settings.schedule {
         None => "closed loop".to_owned(),
@@ -27,7 +27,7 @@ fn load(outcome: &Outcome) -> String {
     )
 }
 
-fn facts(outcome: &Outcome) -> Vec<(String, String)> {
+fn facts(outcome: &LoadOutcome) -> Vec<(String, String)> {
     let (requests, bytes, connections) = (&outcome.requests, &outcome.bytes, &outcome.connections);
     let mut facts = vec![
         ("requests sent".to_owned(), grouped(requests.sent)),

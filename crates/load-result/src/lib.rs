@@ -1,5 +1,5 @@
-//! The result of `breme load` as a document ([`Outcome`]): one definition of its fields, for the generator that writes
-//! it, for those who read it, and for the published schema (`schemas/load.schema.json`).
+//! The result of `breme load` as a document ([`LoadOutcome`]): one definition of its fields, for the generator that
+//! writes it, for those who read it, and for the published schema (`schemas/load.schema.json`).
 //!
 //! The order of the fields is that of the JSON, their comments are the descriptions of the schema.
 
@@ -27,12 +27,13 @@ pub use settings::{ScheduleSummary, SettingsSummary, StageSummary};
 pub use times::{HistogramBin, Lateness, TimeSummary};
 pub use users::UsersSummary;
 
-/// The version of the layout of [`Outcome`]; it changes when a field changes its meaning or is removed.
+/// The version of the layout of [`LoadOutcome`]; it changes when a field changes its meaning or is removed.
 pub const SCHEMA_VERSION: u32 = 2;
 
 /// The result of `breme load`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Outcome {
+#[schemars(rename = "Outcome")]
+pub struct LoadOutcome {
     /// Version of this schema.
     pub schema_version: u32,
     /// Version of breme.
@@ -142,7 +143,7 @@ pub enum ConditionVerdict {
     NoVerdict,
 }
 
-impl Outcome {
+impl LoadOutcome {
     /// Adds the number of requests that the origin counted during the run.
     pub fn count_origin(&mut self, requests: u64) {
         let responses = self.requests.answered;

@@ -2,15 +2,15 @@
 
 use std::io::{self, Write};
 
-use breme_load_result::Outcome;
+use breme_load_result::LoadOutcome;
 use breme_stats::go_bench::{Better, Measure, write_configuration, write_line, write_unit};
 
 /// Writes the result. The files of several runs may be concatenated.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write<W: Write>(out: &mut W, outcome: &Outcome) -> io::Result<()> {
-    let Outcome { settings, requests, response_time, service_time, generator, .. } = outcome;
+pub fn write<W: Write>(out: &mut W, outcome: &LoadOutcome) -> io::Result<()> {
+    let LoadOutcome { settings, requests, response_time, service_time, generator, .. } = outcome;
     let ns = |nanos: u64, unit: &'static str| Measure { value: nanos as f64, unit };
     let measures = [
         Measure { value: response_time.mean_ns, unit: "ns/op" },
@@ -32,7 +32,7 @@ pub fn write<W: Write>(out: &mut W, outcome: &Outcome) -> io::Result<()> {
     write_line(out, &name(outcome), generator.processors, requests.answered, &measures)
 }
 
-fn name(outcome: &Outcome) -> String {
+fn name(outcome: &LoadOutcome) -> String {
     match outcome.scenarios.as_slice() {
         [] => format!("Load/{}", outcome.settings.method),
         [only] => format!("Load/{}", only.name),

@@ -3,13 +3,13 @@
 use std::io::{self, Write};
 
 use breme_base::CsvField;
-use breme_load_result::{Outcome, TimeSummary};
+use breme_load_result::{LoadOutcome, TimeSummary};
 
 /// Writes the intervals of the run after a header line. Times are in nanoseconds, as the names say.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write<W: Write>(out: &mut W, outcome: &Outcome) -> io::Result<()> {
+pub fn write<W: Write>(out: &mut W, outcome: &LoadOutcome) -> io::Result<()> {
     writeln!(
         out,
         "start_s,length_s,answered,answered_per_s,errors,received_bytes,service_mean_ns,service_p50_ns,service_p90_ns,\
@@ -44,7 +44,7 @@ pub fn write<W: Write>(out: &mut W, outcome: &Outcome) -> io::Result<()> {
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write_steps<W: Write>(out: &mut W, outcome: &Outcome) -> io::Result<()> {
+pub fn write_steps<W: Write>(out: &mut W, outcome: &LoadOutcome) -> io::Result<()> {
     const TIMES: [&str; 7] = ["mean", "p50", "p90", "p95", "p99", "p999", "max"];
     write!(out, "step,sent,answered,errors")?;
     for kind in ["response", "service"] {

@@ -5,7 +5,7 @@
 //!   Plan ──► Run (shared: numbers of requests, what is due, intervals, progress)
 //!             │ one for each shard
 //!             ▼
-//! driver ◄── Load (a node) ──► counts and histograms ──► Outcome ──► text, CSV, JSON
+//! driver ◄── Load (a node) ──► counts and histograms ──► LoadOutcome ──► text, CSV, JSON
 //! ```
 //!
 //! | module | content |

@@ -14,7 +14,7 @@ mod validity;
 use std::time::Duration;
 
 use breme_base::{Instant, nanos};
-use breme_load_result::{Outcome, SCHEMA_VERSION, TimeSummary};
+use breme_load_result::{LoadOutcome, SCHEMA_VERSION, TimeSummary};
 use breme_stats::Histogram;
 pub use generator::Generator;
 pub use validity::LATENESS_P99_MAX;
@@ -29,7 +29,7 @@ const HISTOGRAM_BINS: usize = 12;
 impl Run {
     /// Merges the counts of the shards. Call it once, after all have ended.
     #[must_use]
-    pub fn outcome(&self, shards: &mut [Load], generator: &Generator) -> Outcome {
+    pub fn outcome(&self, shards: &mut [Load], generator: &Generator) -> LoadOutcome {
         let mut tally = Tally::for_scenarios(self.plan().scenarios());
         shards.iter_mut().for_each(Load::close);
         shards.iter().for_each(|shard| tally.merge(&shard.tally));
@@ -41,7 +41,7 @@ impl Run {
         series.finish(ended.since(started));
         let requests = counts::requests(&tally);
         let per_second = |count: u64| if window.is_zero() { 0.0 } else { count as f64 / window.as_secs_f64() };
-        let mut outcome = Outcome {
+        let mut outcome = LoadOutcome {
             schema_version: SCHEMA_VERSION,
             breme_version: env!("CARGO_PKG_VERSION").to_owned(),
             started_at_unix_s: generator.started_at.as_secs(),
@@ -91,7 +91,7 @@ impl Run {
 
     /// Whether any response was other than expected.
     #[must_use]
-    pub fn expectations_failed(&self, outcome: &Outcome) -> bool {
+    pub fn expectations_failed(&self, outcome: &LoadOutcome) -> bool {
         let count = |kind: ErrorKind| outcome.errors.get(kind.name()).copied().unwrap_or(0);
         let has_checks = match self.plan().scenarios() {
             Some(scenarios) => scenarios.has_checks(),

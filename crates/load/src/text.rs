@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use breme_base::{grouped, plural};
 use breme_load_result::{
-    AvailabilitySummary, CacheSummary, ConditionResult, ConditionVerdict, Lateness, OpenLoopSummary, Outcome,
+    AvailabilitySummary, CacheSummary, ConditionResult, ConditionVerdict, Lateness, LoadOutcome, OpenLoopSummary,
     PairsSummary, RedirectsSummary, ScenarioSummary, ScheduleSummary, StageSummary, StalePageSummary, StepSummary,
     TimeSummary, UsersSummary,
 };
@@ -43,7 +43,7 @@ impl Style {
 
 /// The whole result.
 #[must_use]
-pub fn render(outcome: &Outcome, style: Style) -> String {
+pub fn render(outcome: &LoadOutcome, style: Style) -> String {
     let mut text = String::new();
     let parts = [
         head(outcome, style),
@@ -131,11 +131,11 @@ fn visible(text: &str) -> usize {
     count
 }
 
-fn notes(outcome: &Outcome) -> String {
+fn notes(outcome: &LoadOutcome) -> String {
     outcome.notes.iter().fold(String::new(), |text, note| text + "note       " + note + "\n")
 }
 
-fn head(outcome: &Outcome, style: Style) -> String {
+fn head(outcome: &LoadOutcome, style: Style) -> String {
     let settings = &outcome.settings;
     let more = if settings.targets > 1 {
         format!(" and {} more targets", grouped(settings.targets - 1))
@@ -171,7 +171,7 @@ fn head(outcome: &Outcome, style: Style) -> String {
 }
 
 /// Failed checks, and each condition of `--fail-if`.
-fn checks(outcome: &Outcome, style: Style) -> String {
+fn checks(outcome: &LoadOutcome, style: Style) -> String {
     let mut text = String::new();
     if outcome.all_failed() {
         let statuses: Vec<&str> = outcome.statuses.keys().map(String::as_str).collect();
@@ -205,7 +205,7 @@ fn schedule(schedule: &ScheduleSummary) -> String {
 }
 
 /// The verdict, to be read before any figure.
-fn verdict(outcome: &Outcome, style: Style) -> String {
+fn verdict(outcome: &LoadOutcome, style: Style) -> String {
     let mut text = String::new();
     if !outcome.valid {
         text = style.paint(RED, "INVALID") + "\n";
@@ -216,7 +216,7 @@ fn verdict(outcome: &Outcome, style: Style) -> String {
     text
 }
 
-fn figures(outcome: &Outcome) -> String {
+fn figures(outcome: &LoadOutcome) -> String {
     if outcome.requests.answered == 0 {
         return String::new();
     }
@@ -259,7 +259,7 @@ fn users_text(users: &UsersSummary, dispersion: Option<f64>) -> String {
     format!("{}: {}{index}", grouped(users.count), parts.join(", "))
 }
 
-fn generator(outcome: &Outcome) -> String {
+fn generator(outcome: &LoadOutcome) -> String {
     let generator = &outcome.generator;
     let Some(share) = generator.cpu_share else { return String::new() };
     let processors = generator.processors.max(1);
@@ -296,7 +296,7 @@ const TIME_ROWS: [TimeRow; 10] = [
     ("max", |time| time.max_ns, 1),
 ];
 
-fn times(outcome: &Outcome, style: Style) -> String {
+fn times(outcome: &LoadOutcome, style: Style) -> String {
     if outcome.response_time.count == 0 {
         return String::new();
     }
@@ -334,7 +334,7 @@ fn times(outcome: &Outcome, style: Style) -> String {
 /// Wider bars are no more precise.
 const HISTOGRAM_WIDTH_MAX: usize = 100;
 
-fn histogram(outcome: &Outcome, style: Style) -> String {
+fn histogram(outcome: &LoadOutcome, style: Style) -> String {
     if outcome.histogram.len() < 2 {
         return String::new();
     }
@@ -353,7 +353,7 @@ fn is_same(one: &TimeSummary, other: &TimeSummary) -> bool {
 /// The widest step name for which the table has room.
 const NAME_WIDTH_MAX: usize = 40;
 
-fn steps(outcome: &Outcome, style: Style) -> String {
+fn steps(outcome: &LoadOutcome, style: Style) -> String {
     if outcome.steps.is_empty() {
         return String::new();
     }
@@ -394,7 +394,7 @@ fn step_time(step: &StepSummary, nanos: u64) -> String {
     if step.response_time.count == 0 { "-".to_owned() } else { duration(nanos) }
 }
 
-fn sessions(outcome: &Outcome, style: Style) -> String {
+fn sessions(outcome: &LoadOutcome, style: Style) -> String {
     let mut text = String::new();
     for ScenarioSummary { name, begun, completed, failed, unfinished, session_time, .. } in &outcome.scenarios {
         let failed_text = format!("{} failed", grouped(*failed));
@@ -412,7 +412,7 @@ fn sessions(outcome: &Outcome, style: Style) -> String {
 }
 
 /// Cache hits, and stale reads.
-fn reads(outcome: &Outcome, style: Style) -> String {
+fn reads(outcome: &LoadOutcome, style: Style) -> String {
     let mut text = String::new();
     if let Some(CacheSummary { hits, misses, unsaid, hit_ratio, origin_requests, origin_hit_ratio }) = outcome.cache {
         let _ = match hit_ratio {
@@ -483,7 +483,7 @@ fn pairs(found: &PairsSummary, style: Style) -> String {
 }
 
 /// Of a run with errors, in which some response was as expected.
-fn gaps(outcome: &Outcome) -> String {
+fn gaps(outcome: &LoadOutcome) -> String {
     if outcome.requests.ok == 0 {
         return String::new();
     }
@@ -497,7 +497,7 @@ fn gaps(outcome: &Outcome) -> String {
     format!("gaps       {gap} without a successful response (from {from}), {user_gap} for one user{refused}{end}\n")
 }
 
-fn counts(outcome: &Outcome, style: Style) -> String {
+fn counts(outcome: &LoadOutcome, style: Style) -> String {
     let (requests, bytes, connections) = (&outcome.requests, &outcome.bytes, &outcome.connections);
     let errors: u64 = outcome.errors.values().sum();
     let mut text = String::new();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use breme_base::{Instant, ThinkTime};
 use breme_load::{CONNECT_GIVE_UP, CONNECTING_MAX, DRAIN_INTERRUPTED_MAX, DRAIN_MAX};
 use breme_load_plan::{Expectations, Needle, Settings, StatusSet, Target, Variables};
-use breme_load_result::Outcome;
+use breme_load_result::LoadOutcome;
 use breme_node::{ConnectError, TlsFailure};
 use world::{Reply, Request, Then, World, address, ok, unruly};
 
@@ -23,7 +23,7 @@ fn timed(duration: Duration, connections: usize) -> Settings {
     Settings { duration: Some(duration), connections, ..Settings::new(URL) }
 }
 
-fn error(outcome: &Outcome, kind: &str) -> u64 {
+fn error(outcome: &LoadOutcome, kind: &str) -> u64 {
     outcome.errors.get(kind).copied().unwrap_or(0)
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use breme_base::Instant;
 use breme_load_plan::{OpenLoop, Scenarios, Settings, Spread, Target, Variables};
-use breme_load_result::Outcome;
+use breme_load_result::LoadOutcome;
 use breme_node::ConnectError;
 use world::{Reply, Request, Then, World, address};
 
@@ -58,7 +58,7 @@ fn host(request: &Request) -> char {
     request.text.split_once("\r\nHost: ").unwrap().1.chars().next().unwrap()
 }
 
-fn assert_right(outcome: &Outcome, responses: u64) {
+fn assert_right(outcome: &LoadOutcome, responses: u64) {
     assert!(outcome.errors.is_empty(), "{outcome:?}");
     let pairs = outcome.pairs.unwrap();
     assert_eq!((pairs.responses, pairs.inconsistent, pairs.shared_ids), (responses, 0, 0));

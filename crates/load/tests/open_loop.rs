@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use breme_base::Instant;
 use breme_load_plan::{Arrivals, OpenLoop, Pace, PaceStage, Settings, Shape, Target};
-use breme_load_result::Outcome;
+use breme_load_result::LoadOutcome;
 use breme_node::ConnectError;
 use world::{Reply, Request, Then, World, ok, unruly};
 
@@ -25,7 +25,7 @@ fn paced(open_loop: OpenLoop, duration: Duration, connections: usize) -> Setting
     Settings { open_loop: Some(open_loop), duration: Some(duration), connections, ..Settings::new("http://a/{seq}") }
 }
 
-fn error(outcome: &Outcome, kind: &str) -> u64 {
+fn error(outcome: &LoadOutcome, kind: &str) -> u64 {
     outcome.errors.get(kind).copied().unwrap_or(0)
 }
 
@@ -36,7 +36,7 @@ fn assert_close(nanos: u64, expected: Duration) {
 }
 
 /// Sums that must always hold.
-fn assert_balanced(outcome: &Outcome) {
+fn assert_balanced(outcome: &LoadOutcome) {
     let (counts, arrivals) = (outcome.requests, outcome.open_loop.unwrap());
     assert_eq!(counts.issued, counts.answered + counts.failed + counts.unfinished, "{outcome:?}");
     assert_eq!(arrivals.due, arrivals.begun + arrivals.dropped + arrivals.shed, "{outcome:?}");

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use breme_load::{Style, render_text};
 use breme_load_plan::{OpenLoop, Scenarios, Settings, Target, Variables};
-use breme_load_result::{Outcome, PairsSummary};
+use breme_load_result::{LoadOutcome, PairsSummary};
 use world::{Reply, Request, Then, World};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -76,7 +76,7 @@ fn status(line: &str) -> Reply {
 
 /// A server that is correct except for what `spoil` does with the request number (from 0) of each session and its
 /// pairs, which include that of the request.
-fn run(settings: Settings, mut spoil: impl FnMut(usize, &mut Vec<String>) -> Option<Reply> + 'static) -> Outcome {
+fn run(settings: Settings, mut spoil: impl FnMut(usize, &mut Vec<String>) -> Option<Reply> + 'static) -> LoadOutcome {
     let mut application = Application::default();
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     let server = move |request: &Request| {

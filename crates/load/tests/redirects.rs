@@ -7,7 +7,7 @@ mod world;
 use std::time::Duration;
 
 use breme_load_plan::{OpenLoop, Settings, Target};
-use breme_load_result::{Outcome, RedirectsSummary};
+use breme_load_result::{LoadOutcome, RedirectsSummary};
 use world::{Reply, Request, Then, World, address, ok};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -21,13 +21,13 @@ fn redirect(status: u16, location: &str) -> Reply {
     Reply { bytes: head.into_bytes(), ..Reply::default() }
 }
 
-fn redirects(outcome: &Outcome) -> (u64, u64) {
+fn redirects(outcome: &LoadOutcome) -> (u64, u64) {
     let RedirectsSummary { followed, not_followed } = outcome.redirects.unwrap();
     (followed, not_followed)
 }
 
 /// Little's law holds: all time of a user is accounted for.
-fn assert_accounted(outcome: &Outcome) {
+fn assert_accounted(outcome: &LoadOutcome) {
     let Some(users) = outcome.users else { return };
     let parts = users.server + users.connecting + users.generator + users.thinking + users.idle;
     assert!((parts - users.count as f64).abs() < 1e-6 && users.idle < 0.02, "{users:?}");

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use breme_load_plan::{OpenLoop, Scenarios, Settings, Target, Variables};
-use breme_load_result::{Outcome, StepSummary};
+use breme_load_result::{LoadOutcome, StepSummary};
 use world::{Reply, Request, Then, World, ok, unruly};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -34,7 +34,7 @@ fn counted(file: &str, sessions: u64) -> Settings {
     Settings { requests: Some(sessions), duration: None, ..scenario(file) }
 }
 
-fn error(outcome: &Outcome, kind: &str) -> u64 {
+fn error(outcome: &LoadOutcome, kind: &str) -> u64 {
     outcome.errors.get(kind).copied().unwrap_or(0)
 }
 
@@ -44,7 +44,7 @@ fn answer(status: &str, fields: &str, content: &str) -> Reply {
 }
 
 /// Sums that must always hold.
-fn assert_balanced(outcome: &Outcome) {
+fn assert_balanced(outcome: &LoadOutcome) {
     let counts = outcome.requests;
     assert_eq!(counts.issued, counts.answered + counts.failed + counts.unfinished, "{outcome:?}");
     let sum = |pick: fn(&StepSummary) -> u64| outcome.steps.iter().map(pick).sum::<u64>();

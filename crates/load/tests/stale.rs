@@ -11,7 +11,7 @@ use std::time::Duration;
 use breme_base::{Instant, Random};
 use breme_load::{Style, render_text};
 use breme_load_plan::{Scenarios, Settings, Target, Variables};
-use breme_load_result::{Outcome, StalePageSummary};
+use breme_load_result::{LoadOutcome, StalePageSummary};
 use world::{Reply, Request, World, ok};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -230,7 +230,7 @@ fn pages_that_show_no_version_or_that_of_another_run_are_counted_apart() {
 
 #[test]
 fn hits_are_counted_without_versions_where_they_are_wanted() {
-    let run = |cache_status| -> Outcome {
+    let run = |cache_status| -> LoadOutcome {
         let settings = Settings { requests: Some(1_000), duration: None, cache_status, ..Settings::new("http://a/p") };
         let mut served = 0;
         let mut world = World::new(settings, 2, move |_| {

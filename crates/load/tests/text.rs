@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use breme_load::{Style, render_text, write_csv};
 use breme_load_plan::Settings;
-use breme_load_result::Outcome;
+use breme_load_result::LoadOutcome;
 use breme_node::ConnectError;
 use world::{Reply, World, ok};
 
 /// A second with every kind of error, deterministic.
-fn outcome() -> Outcome {
+fn outcome() -> LoadOutcome {
     let settings = Settings { timeout: Duration::from_millis(40), ..Settings::new("http://a:8080/page?x=1") };
     let settings = Settings { connections: 3, duration: Some(Duration::from_secs(2)), seed: 7, ..settings };
     let mut world = World::new(settings, 2, |request| {
@@ -39,7 +39,7 @@ fn a_result_reads_well() {
 #[test]
 fn a_result_is_read_as_it_was_written() {
     let written = outcome();
-    let read: Outcome = serde_json::from_str(&serde_json::to_string(&written).unwrap()).unwrap();
+    let read: LoadOutcome = serde_json::from_str(&serde_json::to_string(&written).unwrap()).unwrap();
     assert_eq!(render_text(&read, Style::default()), render_text(&written, Style::default()));
 }
 

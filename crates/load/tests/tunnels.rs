@@ -8,7 +8,7 @@ mod world;
 use std::time::Duration;
 
 use breme_load_plan::Settings;
-use breme_load_result::Outcome;
+use breme_load_result::LoadOutcome;
 use world::{Reply, Request, Then, World, ok};
 
 const CONNECT: &str = "CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n";
@@ -27,7 +27,7 @@ fn serve(request: &Request, tunnel: &Reply) -> Reply {
     if request.before == 0 { tunnel.clone() } else { ok("hello") }
 }
 
-fn error(outcome: &Outcome, kind: &str) -> u64 {
+fn error(outcome: &LoadOutcome, kind: &str) -> u64 {
     outcome.errors.get(kind).copied().unwrap_or(0)
 }
 

@@ -9,7 +9,7 @@ mod chromium;
 use std::collections::BTreeSet;
 
 use breme_load_result::{
-    ConditionResult, ConditionVerdict, HistogramBin, Outcome, Requests, Row, SettingsSummary, TimeSummary,
+    ConditionResult, ConditionVerdict, HistogramBin, LoadOutcome, Requests, Row, SettingsSummary, TimeSummary,
 };
 use breme_report::LoadPage;
 use chromium::Browser;
@@ -30,7 +30,7 @@ fn times(scale: u64) -> TimeSummary {
     }
 }
 
-fn outcome() -> Outcome {
+fn outcome() -> LoadOutcome {
     let interval = |second: u32| {
         let slow = if (20..30).contains(&second) { 4 } else { 1 };
         let wave = 180_000 + u64::from(second % 7) * 9_000;
@@ -58,7 +58,7 @@ fn outcome() -> Outcome {
         verdict,
         measured: measured.into(),
     };
-    Outcome {
+    LoadOutcome {
         breme_version: "0.1.0".to_owned(),
         started_at_unix_s: 1_767_567_600,
         conditions: vec![
@@ -79,11 +79,11 @@ fn outcome() -> Outcome {
             method: "GET".to_owned(),
             ..SettingsSummary::default()
         },
-        ..Outcome::default()
+        ..LoadOutcome::default()
     }
 }
 
-fn html(outcome: &Outcome) -> String {
+fn html(outcome: &LoadOutcome) -> String {
     let page = LoadPage {
         outcome,
         load: "50 connections, closed loop, HTTP/1.1, 60.0 s".to_owned(),
@@ -134,11 +134,11 @@ fn charts_tables_and_the_headline_are_there() {
 fn a_page_without_a_response_or_without_validity_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("load.html");
-    let nothing = Outcome {
+    let nothing = LoadOutcome {
         requests: Requests { issued: 3, ..Requests::default() },
         errors: [("timeout".to_owned(), 3)].into(),
         connect_time: times(1),
-        ..Outcome::default()
+        ..LoadOutcome::default()
     };
     std::fs::write(&file, html(&nothing)).unwrap();
     let mut browser = Browser::start();
@@ -146,7 +146,7 @@ fn a_page_without_a_response_or_without_validity_says_so() {
     assert_eq!(browser.evaluate("document.querySelectorAll('.plot').length"), 0);
     let headline = browser.evaluate("document.querySelector('.the-answer').innerText.replaceAll('\\u00a0', ' ')");
     assert_eq!(headline, "No response; 3 errors (100 %).");
-    let invalid = Outcome { invalid_reasons: vec!["the generator used 99 % of a processor".into()], ..outcome() };
+    let invalid = LoadOutcome { invalid_reasons: vec!["the generator used 99 % of a processor".into()], ..outcome() };
     std::fs::write(&file, html(&invalid)).unwrap();
     browser.open_whole(&file, 1280);
     assert!(browser.evaluate("document.title").as_str().unwrap().starts_with("INVALID: GET"));

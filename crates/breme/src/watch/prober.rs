@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use breme_command::failure::Failure;
 use breme_load_command::{Cancellation, Measurement, MeasurementError, MeasurementResult};
-use breme_load_result::Outcome;
+use breme_load_result::LoadOutcome;
 use breme_subject::{ExternalLocator, ExternalProcesses, ExternalUsage, scrape};
 use breme_watch::record::{Counts, Probe, ResponseTimes, Usage};
 use breme_watch::{Objective, ProcessLocator, WatchTarget};
@@ -179,7 +179,7 @@ fn probe_of(MeasurementResult { outcome, response, late_after }: &MeasurementRes
 }
 
 /// The most frequent error, or error status.
-fn cause(outcome: &Outcome, errors: u64) -> Option<String> {
+fn cause(outcome: &LoadOutcome, errors: u64) -> Option<String> {
     if errors == 0 {
         return None;
     }

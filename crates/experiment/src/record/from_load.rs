@@ -1,6 +1,6 @@
 //! The record of a workload, as far as it is the result of its load.
 
-use breme_load_result::{CacheSummary, Outcome, PairsSummary, ScenarioSummary, StaleSummary, StepSummary};
+use breme_load_result::{CacheSummary, LoadOutcome, PairsSummary, ScenarioSummary, StaleSummary, StepSummary};
 
 use super::{
     AvailabilityRecord, CacheRecord, Distribution, PairsRecord, Sessions, StaleRecord, StepRecord, WorkloadRecord,
@@ -10,7 +10,7 @@ impl WorkloadRecord {
     /// What was counted over the whole load. The rest is for the caller to add: rates and times, since a part of the
     /// load may count; the recovery, since faults are injected from outside.
     #[must_use]
-    pub fn from_load(outcome: &Outcome) -> Self {
+    pub fn from_load(outcome: &LoadOutcome) -> Self {
         Self {
             answered: outcome.requests.answered,
             ok: outcome.requests.ok,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use breme_base::{nanos, plural};
-use breme_load_result::{OpenLoopSummary, Outcome};
+use breme_load_result::{LoadOutcome, OpenLoopSummary};
 
 use crate::figures::duration;
 use crate::run::Run;
@@ -25,7 +25,7 @@ const SHORT_RUN_MAX: Duration = Duration::from_millis(100);
 /// on, response times include queues that form behind each batch of requests.
 const DISPERSION_MAX: f64 = 3.0;
 
-pub(super) fn invalid_reasons(run: &Run, outcome: &Outcome) -> Vec<String> {
+pub(super) fn invalid_reasons(run: &Run, outcome: &LoadOutcome) -> Vec<String> {
     let mut reasons = Vec::new();
     let authorities: Vec<&str> = run.plan().peers().iter().map(|peer| peer.text.as_str()).collect();
     let authority = authorities.join(", ");
@@ -51,12 +51,12 @@ pub(super) fn invalid_reasons(run: &Run, outcome: &Outcome) -> Vec<String> {
     reasons
 }
 
-const fn is_short(outcome: &Outcome) -> bool {
+const fn is_short(outcome: &LoadOutcome) -> bool {
     outcome.elapsed_ns < SHORT_RUN_MAX.as_nanos() as u64
 }
 
 /// Of an open loop: its connections were busy because the generator had not read their responses.
-fn backlog_reason(outcome: &Outcome) -> Option<String> {
+fn backlog_reason(outcome: &LoadOutcome) -> Option<String> {
     let OpenLoopSummary { begun, waited, .. } = outcome.open_loop?;
     let late = outcome.lateness.p50_ns as f64;
     (waited > begun / 2 && late > outcome.service_time.p50_ns as f64 * GENERATOR_SHARE_MAX).then(|| {
@@ -68,7 +68,7 @@ fn backlog_reason(outcome: &Outcome) -> Option<String> {
 }
 
 /// Of a closed loop: how busy the threads of an open loop are does not matter while requests are sent on time.
-fn saturation_reason(outcome: &Outcome) -> Option<String> {
+fn saturation_reason(outcome: &LoadOutcome) -> Option<String> {
     let share = outcome.users?.generator_share();
     let busiest = outcome.generator.busiest_thread();
     (busiest > THREAD_SHARE_MAX && share > GENERATOR_SHARE_MAX).then(|| {
@@ -82,7 +82,7 @@ fn saturation_reason(outcome: &Outcome) -> Option<String> {
 
 /// Of an open loop: a slightly longer think time changes nothing. A backlog in the generator is lateness too, and grows
 /// with the run.
-fn lateness_reason(outcome: &Outcome) -> Option<String> {
+fn lateness_reason(outcome: &LoadOutcome) -> Option<String> {
     outcome.open_loop?;
     let late = outcome.lateness.p99_ns;
     let share = outcome.service_time.p50_ns as f64 * LATENESS_SHARE_MAX;
@@ -95,7 +95,7 @@ fn lateness_reason(outcome: &Outcome) -> Option<String> {
 }
 
 /// Without think times, batches change nothing: the waiting times follow from the number of users and the rate.
-fn dispersion_note(outcome: &Outcome) -> Option<String> {
+fn dispersion_note(outcome: &LoadOutcome) -> Option<String> {
     let index = outcome.dispersion.filter(|&index| index > DISPERSION_MAX)?;
     let thinks = outcome.users.is_some_and(|users| users.thinking > 0.0);
     let remedy = if outcome.settings.think_distribution.as_deref() == Some("constant") {
@@ -111,7 +111,7 @@ fn dispersion_note(outcome: &Outcome) -> Option<String> {
 }
 
 /// Users waited for a generator that had work for less than all of the time: it had to wait for a CPU itself.
-fn starvation_note(outcome: &Outcome) -> Option<String> {
+fn starvation_note(outcome: &LoadOutcome) -> Option<String> {
     let share = outcome.users.filter(|_| !is_short(outcome))?.generator_share();
     (share > GENERATOR_SHARE_MAX && outcome.generator.busiest_thread() <= THREAD_SHARE_MAX).then(|| {
         format!(
@@ -121,9 +121,9 @@ fn starvation_note(outcome: &Outcome) -> Option<String> {
     })
 }
 
-pub(super) fn notes(outcome: &Outcome) -> Vec<String> {
+pub(super) fn notes(outcome: &LoadOutcome) -> Vec<String> {
     let mut notes = Vec::new();
-    let Outcome { requests, connections, service_time, .. } = outcome;
+    let LoadOutcome { requests, connections, service_time, .. } = outcome;
     if outcome.interrupted {
         notes.push("interrupted: the result is partial".to_owned());
     }

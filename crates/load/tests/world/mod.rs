@@ -12,7 +12,7 @@ use std::time::Duration;
 use breme_base::{Instant, Random, UnixSeconds, WallClock};
 use breme_load::{Generator, Load, Run};
 use breme_load_plan::{Plan, Settings};
-use breme_load_result::Outcome;
+use breme_load_result::LoadOutcome;
 use breme_node::{
     Action, Actions, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Endpoint, Handshake, Node,
     Received, Shard, ShardId,
@@ -192,7 +192,7 @@ impl World {
     }
 
     /// Runs until every shard has ended. Returns the result.
-    pub fn finish(&mut self) -> Outcome {
+    pub fn finish(&mut self) -> LoadOutcome {
         for shard in 0..self.nodes.len() {
             self.call(shard, |node, now, actions| node.handle_started(now, actions));
         }

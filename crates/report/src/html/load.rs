@@ -3,7 +3,9 @@
 
 use breme_base::{grouped, plural};
 use breme_expression::Unit;
-use breme_load_result::{ConditionResult, ConditionVerdict, Outcome, Row, SettingsSummary, StepSummary, TimeSummary};
+use breme_load_result::{
+    ConditionResult, ConditionVerdict, LoadOutcome, Row, SettingsSummary, StepSummary, TimeSummary,
+};
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
@@ -27,7 +29,7 @@ const AXIS_PX: u32 = 32;
 /// Page of a load. All texts are plain text; those beside the outcome have the figures of the output on the terminal.
 #[derive(Clone, Debug)]
 pub struct LoadPage<'a> {
-    pub outcome: &'a Outcome,
+    pub outcome: &'a LoadOutcome,
     /// The load, such as `50 connections, closed loop, HTTP/1.1, 10.0 s`.
     pub load: String,
     /// Further facts: name, value.

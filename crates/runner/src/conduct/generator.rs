@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use breme_experiment::record::{AvailabilityRecord, Distribution, SERIES_MAX, WarmUpRecord, WorkloadRecord};
 use breme_experiment::trial::{GeneratorCommand, LoadRate, TrialSpec, WarmUp, WorkloadSpec};
-use breme_load_result::Outcome;
+use breme_load_result::LoadOutcome;
 use breme_subject::{
     ExitInfo, FillError, FolderError, Launcher, PlaceholderNames, SpawnError, SpawnSpec, StopError, SupervisedProcess,
     write_file,
@@ -321,11 +321,11 @@ pub(super) fn length(trial: &TrialSpec, workload: &WorkloadSpec) -> Duration {
     workload.duration.unwrap_or(trial.duration) + trial.warm_up.given()
 }
 
-fn read(path: &Path) -> Result<Outcome, ResultError> {
+fn read(path: &Path) -> Result<LoadOutcome, ResultError> {
     read_report(path).map_err(|problem| ResultError::Report { path: path.to_owned(), problem })
 }
 
-fn read_report(path: &Path) -> Result<Outcome, ReportProblem> {
+fn read_report(path: &Path) -> Result<LoadOutcome, ReportProblem> {
     let size = fs::metadata(path)?.len();
     if size > RESULT_BYTES_MAX {
         return Err(ReportProblem::TooLong(size));
@@ -335,7 +335,7 @@ fn read_report(path: &Path) -> Result<Outcome, ReportProblem> {
 
 fn record(
     workload: &WorkloadSpec,
-    outcome: &Outcome,
+    outcome: &LoadOutcome,
     measured: TrialMeasurements,
     fault_ns: Option<u64>,
 ) -> WorkloadRecord {
