@@ -193,7 +193,7 @@ impl Generator {
     }
 
     /// Reads its result after its exit. `fault_ns`: when the first fault was injected, on the monotonic clock.
-    pub(super) fn result(&self, ending: &ExitInfo, fault_ns: Option<u64>) -> Result<LoadResult, ResultError> {
+    pub(super) fn result(&self, ending: &ExitInfo, fault_ns: Option<u64>) -> Result<GeneratorRun, ResultError> {
         if let Some(command) = &self.workload.command {
             return self.foreign_result(command, ending);
         }
@@ -217,7 +217,7 @@ impl Generator {
         };
         let measured = window::read(&self.log(), trial)?;
         let record = WorkloadRecord { is_changing, ..record(&self.workload, &outcome, measured, fault_ns) };
-        Ok(LoadResult {
+        Ok(GeneratorRun {
             record,
             started_unix_ms: outcome.started_at_unix_s * 1000,
             started_monotonic_ns: outcome.started_at_monotonic_ns,
@@ -229,13 +229,13 @@ impl Generator {
 }
 
 impl Generator {
-    fn foreign_result(&self, command: &GeneratorCommand, ending: &ExitInfo) -> Result<LoadResult, ResultError> {
+    fn foreign_result(&self, command: &GeneratorCommand, ending: &ExitInfo) -> Result<GeneratorRun, ResultError> {
         let elapsed = self.started.at.elapsed();
         if !ending.is_success() {
             return Err(ResultError::Failed(ending.clone()));
         }
         let figures = foreign_generator::figures(command, &output(&self.folder, &self.workload))?;
-        Ok(LoadResult {
+        Ok(GeneratorRun {
             record: foreign_generator::record(&self.workload, figures, elapsed),
             started_unix_ms: self.started.unix_s * 1000,
             started_monotonic_ns: self.started.monotonic_ns,
@@ -272,9 +272,9 @@ fn output(folder: &Path, workload: &WorkloadSpec) -> PathBuf {
     folder.join(format!("{}.out", workload.name))
 }
 
-/// The result of a generator.
+/// A run of a generator, with its result.
 #[derive(Debug)]
-pub(super) struct LoadResult {
+pub(super) struct GeneratorRun {
     pub(super) record: WorkloadRecord,
     pub(super) started_unix_ms: u64,
     pub(super) started_monotonic_ns: u64,

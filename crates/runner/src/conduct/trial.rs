@@ -11,7 +11,7 @@ use breme_subject::{INTERVAL, Instruments, Launcher, PlaceholderNames};
 use super::cpu_assignment::TrialCpus;
 use super::faults::Faults;
 use super::foreign_generator;
-use super::generator::{self, Generator, GeneratorContext, LoadResult};
+use super::generator::{self, Generator, GeneratorContext, GeneratorRun};
 use super::subjects::{RunningSubjects, TrialFailure};
 
 /// Interval between checks for failures. No measurement depends on it.
@@ -104,7 +104,7 @@ impl TrialContext<'_, '_> {
     }
 
     /// Everything between the instruments' first and last sample.
-    fn load<'t>(&mut self, trial: &'t TrialSpec, faults: &mut Faults<'t>) -> Result<Vec<(String, LoadResult)>, Stop> {
+    fn load<'t>(&mut self, trial: &'t TrialSpec, faults: &mut Faults<'t>) -> Result<Vec<(String, GeneratorRun)>, Stop> {
         let mut loads = Vec::new();
         let watched = self.start_loads(trial, &mut loads, faults).and_then(|()| self.watch(trial, &mut loads, faults));
         let results = watched.and_then(|()| end(&mut loads, faults.first_ns()));
@@ -280,7 +280,7 @@ fn time_limit(trial: &TrialSpec, workload: &WorkloadSpec) -> Duration {
 }
 
 /// Stops all loads and returns their results.
-fn end(loads: &mut [Generator], fault_ns: Option<u64>) -> Result<Vec<(String, LoadResult)>, Stop> {
+fn end(loads: &mut [Generator], fault_ns: Option<u64>) -> Result<Vec<(String, GeneratorRun)>, Stop> {
     let mut results = Vec::new();
     for load in loads {
         let name = load.workload().name.clone();
@@ -298,7 +298,7 @@ fn sampling_interval(trial: &TrialSpec) -> Duration {
     (trial.duration / SAMPLES_MIN).min(INTERVAL)
 }
 
-fn record_loads(record: &mut TrialRecord, loads: Vec<(String, LoadResult)>, is_sequence: bool) {
+fn record_loads(record: &mut TrialRecord, loads: Vec<(String, GeneratorRun)>, is_sequence: bool) {
     let mut foreground = loads.iter().filter(|(_, result)| !result.record.is_background).map(|(_, result)| result);
     if let Some(first) = foreground.next() {
         record.started_unix_ms = first.started_unix_ms;
@@ -306,8 +306,9 @@ fn record_loads(record: &mut TrialRecord, loads: Vec<(String, LoadResult)>, is_s
         record.length_s = first.elapsed_s;
         // Followers run within the same trial.
         let begin_ns = first.started_monotonic_ns;
-        let end_s =
-            |result: &LoadResult| result.started_monotonic_ns.saturating_sub(begin_ns) as f64 / 1e9 + result.elapsed_s;
+        let end_s = |result: &GeneratorRun| {
+            result.started_monotonic_ns.saturating_sub(begin_ns) as f64 / 1e9 + result.elapsed_s
+        };
         if is_sequence {
             record.length_s = foreground.map(end_s).fold(record.length_s, f64::max);
         }
