@@ -7,7 +7,7 @@ use breme_experiment::record::{Distribution, TrialRecord, WorkloadRecord};
 use breme_expression::{Condition, Quantity, Vocabulary};
 use breme_judge::{MeasureReader, amount, is_met};
 use breme_load::Run;
-use breme_load_result::{ConditionResult, ConditionVerdict, LoadOutcome};
+use breme_load_result::{ConditionVerdict, FailIfResult, LoadOutcome};
 
 /// The name of the load in conditions, as in `p99(load)`; `p99` alone means the same.
 const LOAD: &str = "load";
@@ -32,7 +32,7 @@ impl FailIf {
         Ok(Self { text: text.trim().to_owned(), condition })
     }
 
-    fn judge(&self, record: &TrialRecord) -> ConditionResult {
+    fn judge(&self, record: &TrialRecord) -> FailIfResult {
         let measures = self.condition.measures();
         // What went wrong does not depend on when the generator sent its requests; the number of all responses does.
         let is_untimed = |quantity: &Quantity| {
@@ -57,12 +57,12 @@ impl FailIf {
             Some(false) => ConditionVerdict::Passed,
             None => ConditionVerdict::NoVerdict,
         };
-        ConditionResult { condition: self.text.clone(), verdict, measured: values.join(", ") }
+        FailIfResult { condition: self.text.clone(), verdict, measured: values.join(", ") }
     }
 }
 
 /// Judges every condition.
-pub fn judge(conditions: &[FailIf], run: &Run, outcome: &LoadOutcome) -> Vec<ConditionResult> {
+pub fn judge(conditions: &[FailIf], run: &Run, outcome: &LoadOutcome) -> Vec<FailIfResult> {
     if conditions.is_empty() {
         return Vec::new();
     }
@@ -107,7 +107,7 @@ pub fn checks(run: &Run, outcome: &LoadOutcome) -> Checks {
         result: if is_wrong { CheckResult::Failed } else { CheckResult::Passed },
         detail: format!("{} of {} requests got the expected response", outcome.requests.ok, outcome.requests.issued),
     };
-    let condition = |condition: &ConditionResult| NamedCheck {
+    let condition = |condition: &FailIfResult| NamedCheck {
         name: format!("fail if {}", condition.condition),
         result: match condition.verdict {
             ConditionVerdict::Passed => CheckResult::Passed,

@@ -109,7 +109,7 @@ pub struct LoadOutcome {
     /// Pairs that sessions stored and showed; null if no step checks them.
     pub pairs: Option<PairsSummary>,
     /// Result of each `--fail-if` condition.
-    pub conditions: Vec<ConditionResult>,
+    pub conditions: Vec<FailIfResult>,
     /// Sessions of each scenario.
     pub scenarios: Vec<ScenarioSummary>,
     /// Requests of each scenario step, by name.
@@ -122,7 +122,8 @@ pub struct LoadOutcome {
 
 /// A `--fail-if` condition and its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct ConditionResult {
+#[schemars(rename = "ConditionResult")]
+pub struct FailIfResult {
     /// The condition as given: `p99 > 50ms or errors > 1%`.
     pub condition: String,
     /// Verdict of the condition.

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use breme_base::{grouped, plural};
 use breme_load_result::{
-    AvailabilitySummary, CacheSummary, ConditionResult, ConditionVerdict, Lateness, LoadOutcome, OpenLoopSummary,
+    AvailabilitySummary, CacheSummary, ConditionVerdict, FailIfResult, Lateness, LoadOutcome, OpenLoopSummary,
     PairsSummary, RedirectsSummary, ScenarioSummary, ScheduleSummary, StageSummary, StalePageSummary, StepSummary,
     TimeSummary, UsersSummary,
 };
@@ -179,7 +179,7 @@ fn checks(outcome: &LoadOutcome, style: Style) -> String {
         let failed = format!("every response failed its check: {answered} of {answered} (status {statuses})");
         let _ = writeln!(text, "{}     {failed}", style.paint(RED, "FAILED"));
     }
-    for ConditionResult { condition, verdict, measured } in &outcome.conditions {
+    for FailIfResult { condition, verdict, measured } in &outcome.conditions {
         let word = match verdict {
             ConditionVerdict::Passed => style.paint(GREEN, "passed"),
             ConditionVerdict::Failed => style.paint(RED, "FAILED"),

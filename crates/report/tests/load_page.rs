@@ -9,7 +9,7 @@ mod chromium;
 use std::collections::BTreeSet;
 
 use breme_load_result::{
-    ConditionResult, ConditionVerdict, HistogramBin, LoadOutcome, Requests, Row, SettingsSummary, TimeSummary,
+    ConditionVerdict, FailIfResult, HistogramBin, LoadOutcome, Requests, Row, SettingsSummary, TimeSummary,
 };
 use breme_report::LoadPage;
 use chromium::Browser;
@@ -53,7 +53,7 @@ fn outcome() -> LoadOutcome {
         to_ns: limit(number),
         count,
     });
-    let condition = |condition: &str, verdict, measured: &str| ConditionResult {
+    let condition = |condition: &str, verdict, measured: &str| FailIfResult {
         condition: condition.into(),
         verdict,
         measured: measured.into(),

@@ -3,9 +3,7 @@
 
 use breme_base::{grouped, plural};
 use breme_expression::Unit;
-use breme_load_result::{
-    ConditionResult, ConditionVerdict, LoadOutcome, Row, SettingsSummary, StepSummary, TimeSummary,
-};
+use breme_load_result::{ConditionVerdict, FailIfResult, LoadOutcome, Row, SettingsSummary, StepSummary, TimeSummary};
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
@@ -90,9 +88,9 @@ impl LoadPage<'_> {
     }
 
     /// The check of all responses if every one failed it, and the conditions.
-    fn conditions(&self) -> Vec<ConditionResult> {
+    fn conditions(&self) -> Vec<FailIfResult> {
         let answered = grouped(self.outcome.requests.answered);
-        let all_failed = self.outcome.all_failed().then(|| ConditionResult {
+        let all_failed = self.outcome.all_failed().then(|| FailIfResult {
             condition: String::from("every response failed its check"),
             verdict: ConditionVerdict::Failed,
             measured: format!("{answered} of {answered}"),
@@ -380,7 +378,7 @@ impl LoadPage<'_> {
     }
 }
 
-fn verdict(condition: &ConditionResult) -> Markup {
+fn verdict(condition: &FailIfResult) -> Markup {
     let (class, sign, words) = match condition.verdict {
         ConditionVerdict::Failed => ("refuted", "✗", "failed"),
         ConditionVerdict::Passed => ("supported", "✓", "passed"),
