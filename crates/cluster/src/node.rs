@@ -19,9 +19,9 @@ use std::time::Duration;
 
 use breme_base::Instant;
 use breme_session::{
-    Access, Call, EngineRequest, EngineResponse, Event, Gauges, HandOver, HandOverAnswer, Incarnation, Input, Machine,
-    Moment, NodeName, NodeRecord, NodeState, Output, Register, RequestNumber, SessionTarget, Settings, SettingsError,
-    Statistics,
+    Access, Call, EngineRequest, EngineResponse, Event, Gauges, HandOverAnswer, HandOverRequest, Incarnation, Input,
+    Machine, Moment, NodeName, NodeRecord, NodeState, Output, Register, RequestNumber, SessionTarget, Settings,
+    SettingsError, Statistics,
 };
 use thiserror::Error;
 use tokio::runtime::Handle;
@@ -168,7 +168,7 @@ impl Node {
     }
 
     /// Another node requests a session; returns the answer.
-    pub(crate) async fn hand_over(&self, from: NodeName, question: HandOver) -> HandOverAnswer {
+    pub(crate) async fn hand_over(&self, from: NodeName, question: HandOverRequest) -> HandOverAnswer {
         let (respond, response) = oneshot::channel();
         self.0.submit(|state| {
             if state.questions.len() >= QUESTIONS_MAX {

@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use breme_session::{ForwardResult, HandOver, HandOverAnswer};
+use breme_session::{ForwardResult, HandOverAnswer, HandOverRequest};
 use bytes::Bytes;
 use http::uri::{self, Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
@@ -110,7 +110,7 @@ impl Peers {
     }
 
     /// Requests a session from a node; none if there was no valid response.
-    pub(crate) async fn request_hand_over(&self, address: &str, question: HandOver) -> Option<HandOverAnswer> {
+    pub(crate) async fn request_hand_over(&self, address: &str, question: HandOverRequest) -> Option<HandOverAnswer> {
         let mut request = Request::new(Full::new(message::encode_question(&question).into()));
         *request.method_mut() = Method::POST;
         request.headers_mut().insert(MESSAGE, HAND_OVER);

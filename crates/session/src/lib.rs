@@ -76,8 +76,8 @@ pub use codec::RecordError;
 pub use engine::{EngineRequest, EngineResponse, Register, Sequence};
 pub use id::{COOKIE_MAX, CookieKeys, KEYS_MAX, KeysError, SECRET_MIN, SessionId, SessionKey};
 pub use machine::{
-    Access, Call, Change, Event, ForwardResult, Gauges, HandOver, HandOverAnswer, Input, Machine, Moment, Outcome,
-    Output, RanOn, Refusal, RequestNumber, SessionTarget, Statistics, Ticket,
+    Access, Call, Change, Event, ForwardResult, Gauges, HandOverAnswer, HandOverRequest, Input, Machine, Moment,
+    Outcome, Output, RanOn, Refusal, RequestNumber, SessionTarget, Statistics, Ticket,
 };
 pub use name::{Incarnation, NAME_MAX, NameError, NodeName, Owner};
 pub use record::{

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use breme_session::{
-    BODY_MAX, HandOver, HandOverAnswer, Incarnation, NodeName, Owner, RanOn, Register, Sequence, SessionKey,
+    BODY_MAX, HandOverAnswer, HandOverRequest, Incarnation, NodeName, Owner, RanOn, Register, Sequence, SessionKey,
     SessionRecord,
 };
 use bytes::{Bytes, BytesMut};
@@ -24,21 +24,21 @@ pub(super) const ANSWER_MAX: usize = BODY_MAX + 1024;
 const SEQUENCE_BYTES: usize = 8;
 
 /// The session's register and the new owner: `s.… node number nonce`.
-pub(super) fn encode_question(question: &HandOver) -> String {
-    let HandOver { session, to } = question;
+pub(super) fn encode_question(question: &HandOverRequest) -> String {
+    let HandOverRequest { session, to } = question;
     let Owner { node, incarnation: Incarnation { number, nonce } } = to;
     let mut text = Register::Session(*session).to_string();
     let _ = write!(text, " {node} {number} {nonce}");
     text
 }
 
-pub(super) fn decode_question(text: &[u8]) -> Option<HandOver> {
+pub(super) fn decode_question(text: &[u8]) -> Option<HandOverRequest> {
     let mut words = std::str::from_utf8(text).ok()?.split(' ');
     let Some(Register::Session(session)) = Register::from_name(words.next()?) else { return None };
     let node = NodeName::new(words.next()?).ok()?;
     let [number, nonce] = [words.next()?.parse().ok()?, words.next()?.parse().ok()?];
     let to = Owner { node, incarnation: Incarnation { number, nonce } };
-    words.next().is_none().then_some(HandOver { session, to })
+    words.next().is_none().then_some(HandOverRequest { session, to })
 }
 
 /// The node, and its count of requests: `node count`.
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn questions_are_read_as_they_were_written() {
-        let question = HandOver { session: KEY, to: owner() };
+        let question = HandOverRequest { session: KEY, to: owner() };
         let text = encode_question(&question);
         assert_eq!(text, "s.07070707070707070707070707070707 n-2 3 18446744073709551615");
         assert_eq!(decode_question(text.as_bytes()), Some(question));

@@ -271,7 +271,7 @@ impl Machine {
             CommitKind::Save => {}
             CommitKind::HandOver { from, call, to } => {
                 self.statistics.given += 1;
-                self.answer(from, call, HandOverAnswer::Given { sequence, record });
+                self.answer_hand_over(from, call, HandOverAnswer::Given { sequence, record });
                 self.set_phase(key, Phase::Elsewhere { owner: to, until: at.now + self.settings.remember_elsewhere });
             }
             CommitKind::Free => {

@@ -3,7 +3,7 @@
 use breme_base::Instant;
 
 use super::Machine;
-use super::messages::{Call, HandOver, HandOverAnswer, Moment, Output};
+use super::messages::{Call, HandOverAnswer, HandOverRequest, Moment, Output};
 use super::sessions::{Phase, Session, Wanted};
 use super::tenure::Leaving;
 use crate::id::SessionKey;
@@ -16,7 +16,7 @@ impl Machine {
         let call = Call(self.number());
         self.calls.insert(call, key);
         self.set_phase(key, Phase::Requesting { call, until: at.now + self.settings.response_max, owner });
-        let question = HandOver { session: key, to };
+        let question = HandOverRequest { session: key, to };
         self.outputs.push(Output::RequestHandOver {
             call,
             to: owner.node,
@@ -26,8 +26,8 @@ impl Machine {
     }
 
     /// Another node requests a session.
-    pub(crate) fn take_question(&mut self, at: Moment, from: NodeName, call: Call, question: HandOver) {
-        let HandOver { session: key, to } = question;
+    pub(crate) fn take_hand_over_request(&mut self, at: Moment, from: NodeName, call: Call, question: HandOverRequest) {
+        let HandOverRequest { session: key, to } = question;
         let wanted = Wanted { from, call, to, until: at.now + self.settings.response_max };
         let is_known = self.sessions.contains_key(&key);
         if to.node != from || (!is_known && self.sessions.len() >= self.settings.sessions_max && !self.evict()) {
@@ -45,13 +45,13 @@ impl Machine {
                 session.wanted = Some(wanted);
                 self.set_phase(key, Phase::Unread);
             }
-            _ => self.promise(at, key, wanted),
+            _ => self.promise_hand_over(at, key, wanted),
         }
         self.advance(at, key);
     }
 
     /// Hands the session over once the requests waiting here have run, if this node owns it.
-    pub(crate) fn promise(&mut self, at: Moment, key: SessionKey, wanted: Wanted) {
+    pub(crate) fn promise_hand_over(&mut self, at: Moment, key: SessionKey, wanted: Wanted) {
         let Wanted { from, call, to, until } = wanted;
         let grants_left = self.sessions.get(&key).map_or(0, |session| session.queue.len());
         let tenure = self.tenure_mut(key).filter(|tenure| tenure.can_be_given() && at.now < tenure.expires());
@@ -65,7 +65,7 @@ impl Machine {
 
     pub(crate) fn refuse_wanted(&mut self, wanted: Option<Wanted>) {
         if let Some(Wanted { from, call, .. }) = wanted {
-            self.answer(from, call, HandOverAnswer::Refused);
+            self.answer_hand_over(from, call, HandOverAnswer::Refused);
         }
     }
 
@@ -86,16 +86,16 @@ impl Machine {
 
     pub(crate) fn abandon_hand_over(&mut self, leaving: &Leaving) {
         if let Leaving::HandOver { from, call, .. } = leaving {
-            self.answer(*from, *call, HandOverAnswer::Refused);
+            self.answer_hand_over(*from, *call, HandOverAnswer::Refused);
         }
     }
 
-    pub(crate) fn answer(&mut self, to: NodeName, call: Call, answer: HandOverAnswer) {
+    pub(crate) fn answer_hand_over(&mut self, to: NodeName, call: Call, answer: HandOverAnswer) {
         self.outputs.push(Output::Answer { to, call, answer });
     }
 
     /// A response counts only while its call is open, and only for this life.
-    pub(crate) fn take_answer(&mut self, at: Moment, call: Call, answer: HandOverAnswer) {
+    pub(crate) fn take_hand_over_answer(&mut self, at: Moment, call: Call, answer: HandOverAnswer) {
         let Some(key) = self.calls.remove(&call) else { return };
         let me = self.myself().map(SessionState::Owned);
         let Some(session) = self.sessions.get_mut(&key) else { return };

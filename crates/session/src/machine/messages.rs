@@ -85,7 +85,7 @@ pub struct RanOn {
 
 /// A request of one node for a session of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct HandOver {
+pub struct HandOverRequest {
     pub session: SessionKey,
     /// The requesting node, which is to own it.
     pub to: Owner,
@@ -143,7 +143,7 @@ pub enum Input {
         from: NodeName,
         /// The other node's number for the request.
         call: Call,
-        question: HandOver,
+        question: HandOverRequest,
     },
     /// Another node answered a hand-over request.
     Answered {
@@ -228,7 +228,7 @@ pub enum Output {
         call: Call,
         to: NodeName,
         address: String,
-        question: HandOver,
+        question: HandOverRequest,
     },
     /// Answer a hand-over request.
     Answer {

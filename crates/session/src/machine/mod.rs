@@ -24,7 +24,7 @@ use std::sync::Arc;
 use breme_base::Instant;
 
 pub use self::messages::{
-    Access, Call, Change, Event, ForwardResult, HandOver, HandOverAnswer, Input, Moment, Outcome, Output, RanOn,
+    Access, Call, Change, Event, ForwardResult, HandOverAnswer, HandOverRequest, Input, Moment, Outcome, Output, RanOn,
     Refusal, RequestNumber, SessionTarget, Ticket,
 };
 pub use self::statistics::{Gauges, Statistics};
@@ -118,8 +118,8 @@ impl Machine {
             Input::ForwardEnded { request, result } => self.end_forward(at, request, result),
             Input::Engine { ticket, response } => self.take_response(at, ticket, response),
             Input::Watched { register, sequence, value } => self.take_hint(at, register, sequence, &value),
-            Input::HandOverRequested { from, call, question } => self.take_question(at, from, call, question),
-            Input::Answered { call, answer } => self.take_answer(at, call, answer),
+            Input::HandOverRequested { from, call, question } => self.take_hand_over_request(at, from, call, question),
+            Input::Answered { call, answer } => self.take_hand_over_answer(at, call, answer),
             Input::Exited { node, nonce } => self.take_exit(at, node, nonce),
             Input::Drain => self.start_drain(at),
             Input::Leave => self.start_leaving(at),

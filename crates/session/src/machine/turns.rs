@@ -60,7 +60,7 @@ impl Machine {
         let tenure = Tenure::new(number, sequence, record, at, self.settings.release_delay);
         self.set_phase(key, Phase::Owned(Box::new(tenure)));
         if let Some(wanted) = wanted {
-            self.promise(at, key, wanted);
+            self.promise_hand_over(at, key, wanted);
         }
         self.advance(at, key);
     }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use breme_base::{Instant, UnixMillis};
 use breme_session::history::{self, Action, Operation};
 use breme_session::{
-    Access, Call, Change, EngineRequest, EngineResponse, ForwardResult, HandOver, HandOverAnswer, Input, Machine,
-    Moment, NodeName, Outcome, Output, Register, Registers, RequestNumber, Route, Rules, SessionKey, SessionTarget,
-    Settings, Ticket,
+    Access, Call, Change, EngineRequest, EngineResponse, ForwardResult, HandOverAnswer, HandOverRequest, Input,
+    Machine, Moment, NodeName, Outcome, Output, Register, Registers, RequestNumber, Route, Rules, SessionKey,
+    SessionTarget, Settings, Ticket,
 };
 use bytes::Bytes;
 use stateright::{Model, Property};
@@ -70,7 +70,7 @@ pub enum Message {
         request: RequestNumber,
     },
     ForwardEnded(usize, RequestNumber, ForwardResult),
-    HandOverRequested(usize, NodeName, Call, HandOver),
+    HandOverRequested(usize, NodeName, Call, HandOverRequest),
     Answered(usize, Call, HandOverAnswer),
     /// A response on its way to a client.
     Response(usize, history::OperationOutcome),

@@ -5,8 +5,8 @@ use std::time::Duration;
 use breme_base::{Instant, Random};
 use breme_session::history::{Action, Operation};
 use breme_session::{
-    Access, Call, Change, EngineRequest, EngineResponse, Event as MachineEvent, ForwardResult, HandOver,
-    HandOverAnswer, Input, NodeName, Outcome, Output, RanOn, Register, RequestNumber, SessionKey, SessionTarget,
+    Access, Call, Change, EngineRequest, EngineResponse, Event as MachineEvent, ForwardResult, HandOverAnswer,
+    HandOverRequest, Input, NodeName, Outcome, Output, RanOn, Register, RequestNumber, SessionKey, SessionTarget,
     Statistics, Ticket,
 };
 use bytes::Bytes;
@@ -498,7 +498,7 @@ impl World {
         taken.is_some_and(|taken| std::mem::take(&mut taken.is_forwarded))
     }
 
-    fn request_hand_over(&mut self, node: usize, call: Call, to: NodeName, question: HandOver) {
+    fn request_hand_over(&mut self, node: usize, call: Call, to: NodeName, question: HandOverRequest) {
         let to = self.place(to);
         if self.are_connected(node, to) {
             let input = Input::HandOverRequested { from: self.hosts[node].name, call, question };
