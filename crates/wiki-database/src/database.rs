@@ -75,18 +75,18 @@ pub trait Database: Send + Sync {
     }
 
     /// Queues a surrogate key for all edges.
-    async fn purge(&self, key: &str) -> Result<(), DatabaseError> {
-        self.queue()?.purge(key).await
+    async fn queue_purge(&self, key: &str) -> Result<(), DatabaseError> {
+        self.queue()?.queue_purge(key).await
     }
 
     /// The surrogate keys that `edge` has not yet confirmed, oldest first, with their positions in its queue; none for
     /// an edge that was not set. An edge that lags too far behind gets
     /// [`EVERYTHING`](crate::keys::EVERYTHING) instead of [`PURGES_QUEUED_MAX`](crate::PURGES_QUEUED_MAX) keys.
-    async fn purges(&self, edge: &str, limit: usize) -> Result<Vec<(u64, String)>, DatabaseError>;
+    async fn queued_purges(&self, edge: &str, limit: usize) -> Result<Vec<(u64, String)>, DatabaseError>;
 
     /// Removes the keys up to `through` from the queue of `edge`.
-    async fn purged(&self, edge: &str, through: u64) -> Result<(), DatabaseError> {
-        self.queue()?.purged(edge, through).await
+    async fn confirm_purges(&self, edge: &str, through: u64) -> Result<(), DatabaseError> {
+        self.queue()?.confirm_purges(edge, through).await
     }
 
     /// Sets which edges receive purges: each later write queues its keys for each of them. A new one begins with an

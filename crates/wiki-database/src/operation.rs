@@ -100,13 +100,13 @@ impl OperationQueue {
         in_chunks(writes, self.texts, |chunk| async { self.change(Operation::Import(chunk)).await?.imported() }).await
     }
 
-    /// See [`Database::purge`](crate::Database::purge).
-    pub(crate) async fn purge(&self, key: &str) -> Result<(), DatabaseError> {
+    /// See [`Database::queue_purge`](crate::Database::queue_purge).
+    pub(crate) async fn queue_purge(&self, key: &str) -> Result<(), DatabaseError> {
         self.change(Operation::Purge(key.to_owned())).await.map(|_| ())
     }
 
-    /// See [`Database::purged`](crate::Database::purged).
-    pub(crate) async fn purged(&self, edge: &str, through: u64) -> Result<(), DatabaseError> {
+    /// See [`Database::confirm_purges`](crate::Database::confirm_purges).
+    pub(crate) async fn confirm_purges(&self, edge: &str, through: u64) -> Result<(), DatabaseError> {
         self.change(Operation::Purged { edge: edge.to_owned(), through }).await.map(|_| ())
     }
 

@@ -134,11 +134,11 @@ impl Database for PostgresDatabase {
         read!(self, "read an attachment", attachment, name, file)
     }
 
-    async fn purges(&self, edge: &str, limit: usize) -> Result<Vec<(u64, String)>, DatabaseError> {
+    async fn queued_purges(&self, edge: &str, limit: usize) -> Result<Vec<(u64, String)>, DatabaseError> {
         if edge.contains('\0') {
             return Ok(Vec::new());
         }
-        read!(self, "read the queue of purges", purges, edge, bounded(limit))
+        read!(self, "read the queue of purges", queued_purges, edge, bounded(limit))
     }
 
     async fn value(&self, key: &str) -> Result<Option<String>, DatabaseError> {

@@ -313,9 +313,9 @@ impl Database for SqliteDatabase {
         self.read("read an attachment", move |connection| read::attachment(connection, &name, &file)).await
     }
 
-    async fn purges(&self, edge: &str, limit: usize) -> Result<Vec<(u64, String)>, DatabaseError> {
+    async fn queued_purges(&self, edge: &str, limit: usize) -> Result<Vec<(u64, String)>, DatabaseError> {
         let (edge, limit) = (edge.to_owned(), bounded(limit));
-        self.read("read the queue of purges", move |connection| read::purges(connection, &edge, limit)).await
+        self.read("read the queue of purges", move |connection| read::queued_purges(connection, &edge, limit)).await
     }
 
     async fn value(&self, key: &str) -> Result<Option<String>, DatabaseError> {

@@ -140,7 +140,7 @@ impl Edges {
 
     /// Reports a committed change; if configured to wait, returns when all live edges have confirmed its purge or timed
     /// out.
-    pub(crate) async fn committed(&self) {
+    pub(crate) async fn await_purges(&self) {
         let tickets: Vec<u64> = self.lanes.iter().map(Lane::take_ticket).collect();
         if !self.waits {
             return;
@@ -202,7 +202,7 @@ impl Edges {
     async fn drain(&self, lane: &Lane, client: &mut Client<'_>, database: &dyn Database) -> Result<(), PurgeFailure> {
         let authority = &lane.edge.authority;
         loop {
-            let queued = database.purges(authority, BATCH).await?;
+            let queued = database.queued_purges(authority, BATCH).await?;
             let Some((through, _)) = queued.last() else { return Ok(()) };
             let keys: BTreeSet<&str> = queued.iter().map(|(_, key)| key.as_str()).collect();
             let misses_much = queued.len() >= BATCH || keys.contains(keys::EVERYTHING);
@@ -215,7 +215,7 @@ impl Edges {
                     .map_err(PurgeFailure::Edge)?;
                 lane.sent.fetch_add(1, Ordering::Relaxed);
             }
-            database.purged(authority, *through).await?;
+            database.confirm_purges(authority, *through).await?;
             if queued.len() < BATCH {
                 return Ok(());
             }

@@ -264,7 +264,11 @@ fn all_of(words: &[String]) -> String {
 }
 
 /// The surrogate keys that the edge has not confirmed.
-pub(super) async fn purges(client: &impl GenericClient, edge: &str, most: usize) -> Result<Vec<(u64, String)>, Error> {
+pub(super) async fn queued_purges(
+    client: &impl GenericClient,
+    edge: &str,
+    most: usize,
+) -> Result<Vec<(u64, String)>, Error> {
     let sql = "SELECT everything, $2::text FROM wiki.edges WHERE edge = $1 AND everything IS NOT NULL
                UNION ALL SELECT sequence, key FROM wiki.purges
                WHERE sequence > (SELECT through FROM wiki.edges WHERE edge = $1) ORDER BY 1 LIMIT $3";

@@ -181,7 +181,7 @@ pub(super) fn by_fields(
 }
 
 /// The surrogate keys that the edge has not confirmed.
-pub(super) fn purges(connection: &Connection, edge: &str, limit: usize) -> rusqlite::Result<Vec<(u64, String)>> {
+pub(super) fn queued_purges(connection: &Connection, edge: &str, limit: usize) -> rusqlite::Result<Vec<(u64, String)>> {
     let sql = "SELECT everything, ?2 FROM edges WHERE edge = ?1 AND everything IS NOT NULL
                UNION ALL SELECT sequence, key FROM purges
                WHERE sequence > (SELECT through FROM edges WHERE edge = ?1) ORDER BY 1 LIMIT ?3";

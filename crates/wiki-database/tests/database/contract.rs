@@ -467,7 +467,7 @@ async fn hostile_queries_are_only_text(database: Shared) {
         assert_eq!(database.search_fields(query, Some(&json!(query)), 10).await.unwrap(), [], "{query:?}");
         assert_eq!(database.value(query).await.unwrap(), None);
         assert_eq!(database.values(query).await.unwrap(), []);
-        assert_eq!(database.purges(query, 10).await.unwrap(), []);
+        assert_eq!(database.queued_purges(query, 10).await.unwrap(), []);
     }
     // Operators and column names are ordinary words.
     assert_eq!(database.search_text("plain OR", 10).await.unwrap().len(), 1);
@@ -511,37 +511,37 @@ async fn set_edges(database: &Shared, edges: &[&str]) {
 }
 
 async fn keys_of(database: &Shared, edge: &str) -> Vec<String> {
-    database.purges(edge, RESULTS_MAX).await.unwrap().into_iter().map(|(_, key)| key).collect()
+    database.queued_purges(edge, RESULTS_MAX).await.unwrap().into_iter().map(|(_, key)| key).collect()
 }
 
 async fn an_edge_receives_each_purge_until_it_confirms(database: Shared) {
     written(&database, save("Before", "")).await;
-    assert_eq!(database.purges("e", 10).await.unwrap(), []);
+    assert_eq!(database.queued_purges("e", 10).await.unwrap(), []);
     set_edges(&database, &["e"]).await;
-    assert_eq!(database.purges("e", 10).await.unwrap(), []);
+    assert_eq!(database.queued_purges("e", 10).await.unwrap(), []);
     written(&database, save("From", "[[To page]]")).await;
     assert_eq!(keys_of(&database, "e").await, ["page:From", keys::LISTS, keys::CHANGES]);
-    let queue = database.purges("e", 10).await.unwrap();
-    database.purged("e", queue[1].0).await.unwrap();
-    assert_eq!(database.purges("e", 10).await.unwrap(), queue[2..]);
+    let queue = database.queued_purges("e", 10).await.unwrap();
+    database.confirm_purges("e", queue[1].0).await.unwrap();
+    assert_eq!(database.queued_purges("e", 10).await.unwrap(), queue[2..]);
     // A late confirmation of an earlier key has no effect.
-    database.purged("e", queue[0].0).await.unwrap();
-    assert_eq!(database.purges("e", 10).await.unwrap(), queue[2..]);
-    database.purged("e", queue[2].0).await.unwrap();
-    assert_eq!(database.purges("e", 10).await.unwrap(), []);
+    database.confirm_purges("e", queue[0].0).await.unwrap();
+    assert_eq!(database.queued_purges("e", 10).await.unwrap(), queue[2..]);
+    database.confirm_purges("e", queue[2].0).await.unwrap();
+    assert_eq!(database.queued_purges("e", 10).await.unwrap(), []);
 
     written(&database, save("To page", "")).await;
     let mut keys = keys_of(&database, "e").await;
     keys.sort_unstable();
     assert_eq!(keys, [keys::CHANGES, keys::LISTS, "page:From", "page:To_20page"]);
-    let last = database.purges("e", 10).await.unwrap().last().unwrap().0;
+    let last = database.queued_purges("e", 10).await.unwrap().last().unwrap().0;
     assert!(last > queue[2].0);
     // Confirming keys that are not queued yet does not confirm later ones.
-    database.purged("e", last + 1000).await.unwrap();
+    database.confirm_purges("e", last + 1000).await.unwrap();
     written(&database, save("To page", "edited")).await;
     assert_eq!(keys_of(&database, "e").await, ["page:To_20page", keys::CHANGES]);
-    let last = database.purges("e", 10).await.unwrap().last().unwrap().0;
-    database.purged("e", last).await.unwrap();
+    let last = database.queued_purges("e", 10).await.unwrap().last().unwrap().0;
+    database.confirm_purges("e", last).await.unwrap();
     written(&database, attach("To page", "f", b"")).await;
     assert_eq!(keys_of(&database, "e").await, ["page:To_20page"]);
     assert!(database.write(only(Condition::Absent, save("From", ""))).await.is_err());
@@ -555,13 +555,13 @@ async fn edges_have_queues_of_their_own(database: Shared) {
     written(&database, save("A", "x")).await;
     assert_eq!(keys_of(&database, "one").await.len(), 5);
     assert_eq!(keys_of(&database, "two").await.len(), 2);
-    database.purged("two", u64::MAX).await.unwrap();
-    database.purged("unknown", u64::MAX).await.unwrap();
+    database.confirm_purges("two", u64::MAX).await.unwrap();
+    database.confirm_purges("unknown", u64::MAX).await.unwrap();
     assert_eq!(keys_of(&database, "two").await.len(), 0);
     // Setting it again does not empty its queue.
     set_edges(&database, &["one"]).await;
     assert_eq!(keys_of(&database, "one").await.len(), 5);
-    let first = database.purges("one", 1).await.unwrap();
+    let first = database.queued_purges("one", 1).await.unwrap();
     assert_eq!((first.len(), first[0].1.as_str()), (1, "page:A"));
     // An edge that is no longer set loses its queue.
     set_edges(&database, &[]).await;
@@ -577,16 +577,16 @@ async fn an_edge_too_far_behind_purges_everything(database: Shared) {
     let pages = |from: u64, to: u64| Box::new((from..to).map(|number| save(&format!("P{number}"), "")));
     let half = PURGES_QUEUED_MAX / 2 + 1;
     database.import(pages(0, half)).await.unwrap();
-    assert_eq!(database.purges("away", 1).await.unwrap()[0].1, keys::page(&name("P0")));
-    database.purged("here", u64::MAX).await.unwrap();
+    assert_eq!(database.queued_purges("away", 1).await.unwrap()[0].1, keys::page(&name("P0")));
+    database.confirm_purges("here", u64::MAX).await.unwrap();
     database.import(pages(half, 2 * half)).await.unwrap();
-    let first = database.purges("away", 10).await.unwrap();
+    let first = database.queued_purges("away", 10).await.unwrap();
     assert_eq!(first[0].1, keys::EVERYTHING);
     assert!(keys_of(&database, "here").await.iter().all(|key| key != keys::EVERYTHING));
     // The keys after that remain in order, and the edge continues with them.
-    database.purged("away", first[0].0 - 1).await.unwrap();
-    assert_eq!(database.purges("away", 1).await.unwrap(), first[..1]);
-    database.purged("away", u64::MAX).await.unwrap();
+    database.confirm_purges("away", first[0].0 - 1).await.unwrap();
+    assert_eq!(database.queued_purges("away", 1).await.unwrap(), first[..1]);
+    database.confirm_purges("away", u64::MAX).await.unwrap();
     written(&database, save("P0", "again")).await;
     assert_eq!(keys_of(&database, "away").await, ["page:P0", keys::CHANGES]);
     assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
@@ -664,7 +664,7 @@ async fn linked_pages(database: &Shared, part: &str) -> Vec<String> {
 /// The purged pages, without the name of their part.
 async fn purged_pages(database: &Shared) -> BTreeSet<String> {
     let keys = keys_of(database, "edge").await;
-    database.purged("edge", u64::MAX).await.unwrap();
+    database.confirm_purges("edge", u64::MAX).await.unwrap();
     keys.iter().filter_map(|key| Some(key.strip_prefix("page:")?.rsplit_once("_20")?.1.to_owned())).collect()
 }
 

@@ -75,9 +75,9 @@ async fn several_wikis_share_a_database() {
     let mut keys = std::collections::BTreeSet::new();
     let mut finished = false;
     loop {
-        let queue = wikis[0].purges("e", 1000).await.unwrap();
+        let queue = wikis[0].queued_purges("e", 1000).await.unwrap();
         match queue.last() {
-            Some((last, _)) => wikis[1].purged("e", *last).await.unwrap(),
+            Some((last, _)) => wikis[1].confirm_purges("e", *last).await.unwrap(),
             None if finished => break,
             None => finished = writers.iter().all(|writer| writer.is_finished()),
         }

@@ -82,7 +82,7 @@ impl Wiki {
         match &written {
             Ok(_) => {
                 self.counts.writes.add(1);
-                self.edges.committed().await;
+                self.edges.await_purges().await;
             }
             Err(WriteError::Conflict(_)) => self.counts.conflicts.add(1),
             Err(_) => (),

@@ -89,7 +89,7 @@ impl Wiki {
     }
 
     async fn purge_templates(&self) -> Result<(), DatabaseError> {
-        self.database.purge(keys::TEMPLATES).await?;
+        self.database.queue_purge(keys::TEMPLATES).await?;
         self.set_template().await
     }
 

@@ -595,8 +595,8 @@ async fn the_first_account_takes_effect_while_the_wiki_runs() {
     let before = site.get("/wiki/A", &[HTML]).await;
     assert!(!before.text.contains("Sign in") && before.header(VARY) == "Accept");
     assert!(!site.wiki.look_for_accounts().await.unwrap());
-    let queued = site.database.purges("edge", 100).await.unwrap();
-    site.database.purged("edge", queued.last().unwrap().0).await.unwrap();
+    let queued = site.database.queued_purges("edge", 100).await.unwrap();
+    site.database.confirm_purges("edge", queued.last().unwrap().0).await.unwrap();
 
     let ana = Name::parse("Ana").unwrap();
     accounts::add_user(&*site.database, &ana, "a long password", Scope::Write).await.unwrap();
@@ -605,7 +605,7 @@ async fn the_first_account_takes_effect_while_the_wiki_runs() {
     assert!(after.text.contains("Sign in") && after.header(VARY) == "Accept, Cookie");
     assert_ne!(before.header(ETAG), after.header(ETAG));
     assert_eq!(site.send("PUT", "/wiki/A", &[], "other").await.status, 401);
-    let queued = site.database.purges("edge", 100).await.unwrap();
+    let queued = site.database.queued_purges("edge", 100).await.unwrap();
     assert_eq!(queued.into_iter().map(|(_, key)| key).collect::<Vec<_>>(), ["templates"]);
 }
 
@@ -617,7 +617,7 @@ async fn other_templates_purge_the_earlier_ones() {
         let settings = Settings { title: title.to_owned(), ..Settings::default() };
         let edges = Edges::new(&settings);
         Wiki::new(Arc::clone(&site.database), settings, edges).purge_earlier_templates().await.unwrap();
-        site.database.purges("edge", 100).await.unwrap().len()
+        site.database.queued_purges("edge", 100).await.unwrap().len()
     };
     assert_eq!([starts_as("One").await, starts_as("One").await, starts_as("Two").await], [0, 0, 1]);
 }
