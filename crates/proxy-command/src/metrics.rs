@@ -38,11 +38,11 @@ impl Collector for ProxyMetrics {
 
 /// Metrics with more than one label, and histograms.
 fn requests(families: &mut Families<'_>, counts: &ProxyCounts) -> fmt::Result {
-    let answers = counts.answers.iter().map(|answers| {
-        let status = answers.status;
-        ([("status", format!("{}xx", status / 100)), ("code", status.to_string())], answers.count)
+    let responses = counts.responses.iter().map(|of_status| {
+        let status = of_status.status;
+        ([("status", format!("{}xx", status / 100)), ("code", status.to_string())], of_status.count)
     });
-    families.counters("requests", "Completed responses, by status.", answers)?;
+    families.counters("requests", "Completed responses, by status.", responses)?;
     let methods = counts.requests_received.iter().map(|&(method, count)| ([("method", method.to_owned())], count));
     families.counters("requests_received", "Requests with a valid head, by method.", methods)?;
     let times =

@@ -31,7 +31,7 @@ counters! {
     #[non_exhaustive]
     pub struct ProxyCounts {
         /// Complete responses by status, ascending; only statuses that occurred.
-        pub answers: Vec<StatusCount>,
+        pub responses: Vec<StatusCount>,
         /// Valid requests by method: all methods of RFC 9110 and RFC 5789, and `other`.
         pub requests_received: Vec<(&'static str, u64)>,
         /// Rejected requests by reason; all reasons.
@@ -45,11 +45,11 @@ counters! {
     per_shard {
         Gauge "requests_in_flight" "Requests in progress, including tunnels." { exchanges_open }
         Counter "requests_repeated"
-            "Requests handled by replay: byte-identical to an earlier one, and so not parsed again." { requests_repeated }
+            "Requests handled by replay: byte-identical to an earlier one, and so not parsed again." { requests_replayed }
         Counter "answers_repeated" "Relayed responses whose head was byte-identical to an earlier one."
-            { answers_repeated }
+            { responses_replayed }
         Counter "answers_cut" by "reason" "Incomplete responses, by reason."
-            { clients_gone = "client-gone", clients_failed = "client-failed", answers_cut = "upstream-failed" }
+            { clients_gone = "client-gone", clients_failed = "client-failed", upstreams_failed = "upstream-failed" }
         Counter "clients_evicted" "Client connections closed early because others waited for a connection slot."
             { evicted }
         Counter "targets_refused" "Targets refused by the rules of a forward proxy." { targets_refused }
@@ -97,8 +97,8 @@ counters! {
 impl ProxyCounts {
     /// Responses whose status has this first digit.
     #[must_use]
-    pub fn answers_of_class(&self, class: u16) -> u64 {
-        self.answers.iter().filter(|answers| answers.status / 100 == class).map(|answers| answers.count).sum()
+    pub fn responses_of_class(&self, class: u16) -> u64 {
+        self.responses.iter().filter(|of_status| of_status.status / 100 == class).map(|of_status| of_status.count).sum()
     }
 
     /// Client requests with this outcome.
@@ -244,7 +244,7 @@ impl ShardCounts {
     /// A stored response was replayed.
     pub(crate) fn count_replayed(&self, content_bytes: u64) {
         self.request_times[RequestOutcome::Hit as usize].buckets[0].add();
-        self.requests_repeated.add();
+        self.requests_replayed.add();
         self.cache_hits.add();
         self.cache_bytes.add_many(content_bytes);
         self.bytes_downstream.add_many(content_bytes);
@@ -280,7 +280,7 @@ impl Counters {
     pub(crate) fn counts(&self) -> ProxyCounts {
         let times = |outcome: RequestOutcome| self.histogram(|shard| &shard.request_times[outcome as usize]);
         ProxyCounts {
-            answers: self.answers(),
+            responses: self.responses(),
             requests_received: self.requests_received(),
             refusals: self.refusals(),
             upstream_times: self.histogram(|shard| &shard.upstream_times),
@@ -289,9 +289,9 @@ impl Counters {
         }
     }
 
-    fn answers(&self) -> Vec<StatusCount> {
+    fn responses(&self) -> Vec<StatusCount> {
         let count = |(index, status)| StatusCount { status, count: self.sum(|shard| &shard.responses.0[index]) };
-        (STATUS_MIN..).take(STATUS_COUNT).enumerate().map(count).filter(|answers| answers.count > 0).collect()
+        (STATUS_MIN..).take(STATUS_COUNT).enumerate().map(count).filter(|of_status| of_status.count > 0).collect()
     }
 
     fn requests_received(&self) -> Vec<(&'static str, u64)> {
@@ -370,7 +370,7 @@ mod tests {
             counts.pool_idle.add();
         }
         let counts = counters.counts();
-        let statuses: Vec<_> = counts.answers.iter().map(|kind| (kind.status, kind.count)).collect();
+        let statuses: Vec<_> = counts.responses.iter().map(|kind| (kind.status, kind.count)).collect();
         assert_eq!(statuses, [(101, 1), (200, 2), (304, 3), (404, 4), (599, 5)]);
         assert_eq!((counts.pool_idle, counts.pool_busy), (5, 10));
     }

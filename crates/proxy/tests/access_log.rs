@@ -257,8 +257,8 @@ fn logs_refused_requests() {
         assert!(line.ends_with(" client-failed"), "{line}");
     }
     assert!(lines[1].contains("xx 414 "), "{}", lines[1]);
-    assert_eq!(proxy.counts().answers_of_class(4), 7, "and counted by status");
-    assert_eq!(proxy.counts().answers_of_class(5), 1);
+    assert_eq!(proxy.counts().responses_of_class(4), 7, "and counted by status");
+    assert_eq!(proxy.counts().responses_of_class(5), 1);
 }
 
 /// A request body that turns out malformed during the response: the metric has the log's reason.
@@ -322,7 +322,7 @@ fn logs_replayed_requests() {
             }
         }
         let counts = proxy.counts();
-        assert!(counts.requests_repeated > 2, "{counts:?}");
+        assert!(counts.requests_replayed > 2, "{counts:?}");
         let lines = log.0.lock().unwrap().clone();
         let relayed = "192.0.2.1:1 GET /a 200 5 0 up.example:80 me 0 complete";
         let stored = "192.0.2.1:1 GET /a 200 5 0 - me 0 complete";

@@ -82,8 +82,8 @@ fn cookie_of_unreachable_upstream_is_replaced() {
     let upstream = (0..5).fold(Acts::new(), |acts, _| acts.expect(GET).send(HELLO)).expect_end();
     let play = Play { group: inserting(), has_dead_upstream: true, ..Play::new(vec![client], vec![upstream]) };
     let (counts, group) = play.run_balanced();
-    assert_eq!((counts.connects_failed, counts.second_choices, counts.answers_of_class(2)), (5, 5, 5));
-    assert!(counts.requests_repeated >= 3 && counts.answers_repeated >= 2, "{counts:?}");
+    assert_eq!((counts.connects_failed, counts.second_choices, counts.responses_of_class(2)), (5, 5, 5));
+    assert!(counts.requests_replayed >= 3 && counts.responses_replayed >= 2, "{counts:?}");
     assert!(group.states(Instant::ZERO).iter().all(|state| state.outstanding == 0));
 }
 
@@ -97,7 +97,7 @@ fn route_to_unreachable_upstream_is_abandoned() {
     let upstream = (0..5).fold(Acts::new(), |acts, _| acts.expect(&request).send(HELLO)).expect_end();
     let counts = Play { group, has_dead_upstream: true, ..Play::new(vec![client], vec![upstream]) }.run();
     assert_eq!((counts.connects_failed, counts.second_choices), (5, 5));
-    assert!(counts.answers_repeated >= 2, "{counts:?}");
+    assert!(counts.responses_replayed >= 2, "{counts:?}");
 }
 
 /// The upstream is full and has not failed: the client keeps its session if another upstream fails meanwhile.
@@ -116,7 +116,7 @@ fn full_upstream_keeps_cookie_when_fallback_fails() {
     ];
     let play = Play { group, upstreams, has_dead_upstream: true, ..Play::new(vec![first, second], Vec::new()) };
     let counts = play.run();
-    assert!(counts.connects_failed >= 1 && counts.requests_repeated >= 3, "{counts:?}");
+    assert!(counts.connects_failed >= 1 && counts.requests_replayed >= 3, "{counts:?}");
     assert_eq!(counts.second_choices, counts.connects_failed);
 }
 
@@ -177,7 +177,7 @@ fn play_again_and_again(settings: &GroupSettings, cookies: &[Cookies], seed: u64
     let upstreams = upstreams.into_iter().map(|acts| vec![acts.expect_end()]).collect();
     let play = Play { group: settings.clone(), upstreams, network, seed, ..Play::new(vec![script.part()], Vec::new()) };
     let counts = play.run();
-    [counts.requests_repeated, counts.answers_repeated]
+    [counts.requests_replayed, counts.responses_replayed]
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn replayed_request_avoids_failed_upstream() {
     let group = GroupSettings { ejection: Some(ejection), ..inserting() };
     let upstreams = vec![vec![first], vec![second]];
     let counts = Play { group, upstreams, ..Play::new(vec![client.part()], Vec::new()) }.run();
-    assert_eq!((counts.requests_repeated, counts.answers_repeated), (7, 5));
+    assert_eq!((counts.requests_replayed, counts.responses_replayed), (7, 5));
 }
 
 /// A follower that cannot use the response goes to the upstream of its own cookie.

@@ -108,7 +108,7 @@ fn cached_clients_leave_after_a_turn_under_pressure() {
     let clients = vec![client.part_after_end()];
     let counts = Play { cache: Some(cache()), pressure, ..Play::new(clients, upstream) }.run();
     assert_eq!((counts.cache_hits, counts.evicted), (10, 1));
-    assert!(counts.requests_repeated > 0, "some of them were repeated");
+    assert!(counts.requests_replayed > 0, "some of them were repeated");
 }
 
 #[test]
@@ -126,8 +126,8 @@ fn repeated_and_pipelined_requests_hit_the_store() {
         .part();
     let counts = play(vec![client], vec![Acts::new().expect(GET).send(origin(FRESH, "hello"))]);
     assert_eq!((counts.cache_hits, counts.cache_misses, counts.cache_bytes), (40, 1, 200));
-    assert!(counts.requests_repeated >= 38, "{counts:?}");
-    assert_eq!(counts.answers_of_class(2), 41);
+    assert!(counts.requests_replayed >= 38, "{counts:?}");
+    assert_eq!(counts.responses_of_class(2), 41);
     let requests = |outcome| counts.requests(outcome);
     assert_eq!(RequestOutcome::ALL.map(requests), [40, 1, 0, 0], "hit, miss, relayed, error");
 }
@@ -166,7 +166,7 @@ fn replay_ends_with_the_stored_response() {
     ];
     let counts = play_with(cache, silent(), vec![client], upstream);
     assert_eq!((counts.cache_hits, counts.cache_misses), (9, 3));
-    assert!(counts.requests_repeated >= 5, "{counts:?}");
+    assert!(counts.requests_replayed >= 5, "{counts:?}");
 }
 
 #[test]
@@ -468,7 +468,7 @@ fn slow_first_client_detects_truncation() {
     let first = first.expect_gone(text(&relayed[..relayed.len() - 1]));
     let upstream = Acts::new().expect(GET).send(half).wait(seconds(1)).close(Close::Abort);
     let (cache, counts) = parted(vec![first], upstream, 2);
-    assert_eq!((cache.statistics().objects, counts.answers_of_class(2)), (0, 0));
+    assert_eq!((cache.statistics().objects, counts.responses_of_class(2)), (0, 0));
 }
 
 /// The response is stored nevertheless: the upstream sends it anyway.
@@ -480,7 +480,7 @@ fn slow_first_client_may_leave() {
     let other = other.expect(text(stored(FRESH, &content, 9, "hit; ttl=51"))).part();
     let clients = vec![first.expect_closed(Ending::Any), other];
     let (_, counts) = parted(clients, Acts::new().expect(GET).send(origin(FRESH, &content)).expect_end(), 4);
-    assert_eq!((counts.clients_gone, counts.answers_of_class(2)), (1, 1));
+    assert_eq!((counts.clients_gone, counts.responses_of_class(2)), (1, 1));
 }
 
 #[test]
@@ -598,7 +598,7 @@ fn followers_of_failed_fetch_fail_at_once() {
     let play =
         Play { cache: Some(cache()), has_dead_upstream: true, upstreams: Vec::new(), ..Play::new(clients, Vec::new()) };
     let counts = play.run();
-    assert_eq!((counts.connects_failed, counts.answers_of_class(5)), (1, 20));
+    assert_eq!((counts.connects_failed, counts.responses_of_class(5)), (1, 20));
 }
 
 /// A silent upstream gets two requests, not one per waiting client.
@@ -610,7 +610,7 @@ fn silent_upstream_gets_two_requests() {
     let clients = std::iter::once(client_at(1)).chain((0..19).map(|_| client_at(2))).collect();
     let gives_up = || Acts::new().expect(GET).wait(seconds(1)).close(Close::Graceful);
     let counts = play(clients, vec![gives_up(), gives_up()]);
-    assert_eq!((counts.connects, counts.answers_of_class(5)), (2, 20));
+    assert_eq!((counts.connects, counts.responses_of_class(5)), (2, 20));
     // If the second request gets a response, all clients get it.
     let first = client_at(1);
     let second = Script::new().connect().wait(Duration::from_millis(10)).send(GET);
@@ -621,7 +621,7 @@ fn silent_upstream_gets_two_requests() {
     });
     let answers = Acts::new().expect(GET).wait(seconds(1)).send(later(2, origin(FRESH, "hello"))).expect_end();
     let counts = play([first, second].into_iter().chain(others).collect(), vec![gives_up(), answers]);
-    assert_eq!((counts.connects, counts.answers_of_class(2)), (2, 19));
+    assert_eq!((counts.connects, counts.responses_of_class(2)), (2, 19));
 }
 
 /// Followers may leave, by a reset or (if configured) by a half-close; the others get the response.
@@ -641,7 +641,7 @@ fn followers_may_leave() {
         let clients = vec![leader.part(), leaves.clone(), stays.part(), leaves];
         let play = Play { cache: Some(cache.clone()), settings, seed, ..Play::new(clients, vec![upstream]) };
         let counts = play.run();
-        assert_eq!((counts.clients_gone, counts.answers_of_class(2), cache.statistics().fills), (2, 2, 0));
+        assert_eq!((counts.clients_gone, counts.responses_of_class(2), cache.statistics().fills), (2, 2, 0));
     }
 }
 

@@ -43,7 +43,7 @@ fn with_stored_response(limits: Limits) -> (Driven, Proxy) {
     for _ in 0..3 {
         driven.receive(CLIENT, GET);
     }
-    assert_eq!(proxy.counts().requests_repeated, 2, "all hits but the first are replayed");
+    assert_eq!(proxy.counts().requests_replayed, 2, "all hits but the first are replayed");
     (driven, proxy)
 }
 
@@ -72,5 +72,5 @@ fn pipelining_client_is_not_late() {
         driven.0.handle_deadline(now, &mut driven.1);
         assert_eq!(lend(&mut driven, now, &GET.repeat(2)), GET.len(), "round {round}");
     }
-    assert_eq!(proxy.counts().requests_repeated, 6);
+    assert_eq!(proxy.counts().requests_replayed, 6);
 }

@@ -39,7 +39,7 @@ fn rate_limit_allows_burst() {
     let client = client.send(GET).expect(text(too_many(38))).part();
     let limits = ClientLimits { requests_per_second: 1, burst: 2, ..ClientLimits::default() };
     let counts = Play { settings: limited(limits), ..Play::new(vec![client], vec![requests(3)]) }.run();
-    assert_eq!((counts.requests_limited, counts.answers_of_class(4), counts.answers_of_class(2)), (2, 2, 3));
+    assert_eq!((counts.requests_limited, counts.responses_of_class(4), counts.responses_of_class(2)), (2, 2, 3));
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn closes_excess_connections() {
     let limits = ClientLimits { connections_max: 1, ..ClientLimits::default() };
     let play = Play { settings: limited(limits), ..Play::new(vec![holder, excess, later], vec![requests(2)]) };
     let counts = play.run();
-    assert_eq!((counts.connections_limited, counts.answers_of_class(2)), (1, 2));
+    assert_eq!((counts.connections_limited, counts.responses_of_class(2)), (1, 2));
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn sends_via_and_cdn_loop() {
         let client = (0..6).fold(Script::new().connect(), |client, _| client.send(text(&sent)).expect(HELLO));
         let upstream = (0..6).fold(Acts::new(), |acts, _| acts.expect(&passed).send(HELLO)).expect_end();
         let counts = Play { settings: named(), ..Play::new(vec![client.part()], vec![upstream]) }.run();
-        assert!(sent.contains("Connection") || counts.requests_repeated >= 3, "{sent} {counts:?}");
+        assert!(sent.contains("Connection") || counts.requests_replayed >= 3, "{sent} {counts:?}");
     }
 }
 

@@ -55,7 +55,7 @@ fn evicts_idle_clients_only() {
     let play = Play { settings, pressure: Some(2 * SECOND..20 * SECOND), ..Play::new(clients, upstream) };
     let counts = play.run();
     // The turn of the last two ended before their responses.
-    assert_eq!((counts.evicted, counts.answers_of_class(2)), (4, 3));
+    assert_eq!((counts.evicted, counts.responses_of_class(2)), (4, 3));
 }
 
 /// A client that always requests before it counts as idle: eight times in its turn, and then three at once.
@@ -73,7 +73,7 @@ fn busy_client_leaves_after_a_turn() {
     let play = Play { settings: patient(), pressure, ..Play::new(vec![keeps_requesting(HELLO)], vec![upstream]) };
     let counts = play.run();
     assert_eq!((counts.evicted, counts.connects), (1, 1));
-    assert!(counts.answers_repeated > 0, "some of them were repeated");
+    assert!(counts.responses_replayed > 0, "some of them were repeated");
 }
 
 /// Under pressure sixteen are closed every twenty milliseconds; the rest after the ordinary timeout.

@@ -69,7 +69,7 @@ fn half_closed_client_stays_queued_unless_abort_on_close() {
         group: one_at_a_time(),
         ..Play::new(clients.clone(), vec![upstream.clone()])
     };
-    assert_eq!(keeps().run().answers_of_class(2), 2);
+    assert_eq!(keeps().run().responses_of_class(2), 2);
     let leaves = vec![
         client(0).wait(SECOND).finish().expect_end().part_after_end(),
         waits(1).expect_end().part_after_end(),
@@ -80,7 +80,7 @@ fn half_closed_client_stays_queued_unless_abort_on_close() {
     let settings = Settings { abort_on_close: true, ..queueing(10, SECOND * 9) };
     let play = Play { settings, group: one_at_a_time(), ..Play::new(leaves, vec![left, third]) };
     let counts = play.run();
-    assert_eq!((counts.answers_of_class(2), counts.clients_gone, counts.queue_length), (1, 2, 0));
+    assert_eq!((counts.responses_of_class(2), counts.clients_gone, counts.queue_length), (1, 2, 0));
 }
 
 #[test]

@@ -397,7 +397,7 @@ fn uses_configured_error_pages() {
     let play = Play::new(vec![script], Vec::new());
     let settings = Settings { error_pages, ..play.settings.clone() };
     let counts = Play { settings, has_dead_upstream: true, upstreams: Vec::new(), ..play }.run();
-    assert_eq!((counts.answers_of_class(5), counts.answers_of_class(4)), (2, 1));
+    assert_eq!((counts.responses_of_class(5), counts.responses_of_class(4)), (2, 1));
 }
 
 #[test]
@@ -446,7 +446,7 @@ fn truncated_response_aborts_client() {
         let script = client().send(text(GET)).expect_gone(text(&part)).expect_closed(Ending::Any);
         let upstream = Acts::new().expect(GET).send(&part).close(Close::Graceful);
         let counts = Play::new(vec![script], vec![upstream]).run();
-        assert_eq!(counts.answers_cut, 1, "{framing}");
+        assert_eq!(counts.upstreams_failed, 1, "{framing}");
     }
 }
 
@@ -478,7 +478,7 @@ fn enforces_timeouts() {
     let part = head(&["HTTP/1.1 200 OK", "Content-Length: 9", "Date: x"]) + "hello";
     let script = client().send(text(GET)).expect_gone(text(&part)).expect_closed(Ending::Any);
     let play = Play::new(vec![script], vec![Acts::new().expect(GET).send(&part).expect_end()]);
-    assert_eq!(Play { settings: settings.clone(), ..play }.run().answers_cut, 1);
+    assert_eq!(Play { settings: settings.clone(), ..play }.run().upstreams_failed, 1);
     // The client does not send its announced content.
     let put = head(&["PUT /a HTTP/1.1", "Host: a.example", "Content-Length: 5"]) + "hell";
     let refusal = "The body of the request did not arrive in time.\n";

@@ -77,7 +77,7 @@ fn replayed_requests_equal_the_first() {
         assert_eq!((counts.connects, counts.reuses), (1, 59));
         // On a rough network little arrives in one segment, and is replayed.
         let is_calm = seed % 2 == 0;
-        assert!(!is_calm || (counts.requests_repeated > 20 && counts.answers_repeated > 0), "{counts:?}");
+        assert!(!is_calm || (counts.requests_replayed > 20 && counts.responses_replayed > 0), "{counts:?}");
     }
 }
 
@@ -92,7 +92,7 @@ fn pipelined_replays_keep_order() {
     let mut play = Play::new(vec![script.part()], vec![upstream]);
     play.settings = with_identity(HostRule::Keep);
     let counts = play.run();
-    assert_eq!((counts.requests_repeated, counts.answers_repeated), (7, 7));
+    assert_eq!((counts.requests_replayed, counts.responses_replayed), (7, 7));
 }
 
 #[test]
@@ -135,5 +135,5 @@ fn replay_respects_last_request() {
     let upstream = (0..5).fold(Acts::new(), |acts, _| acts.expect(&passed).send(&answered));
     let mut play = Play::new((0..5).map(client).collect(), vec![upstream.expect_end()]);
     play.settings = with_identity(HostRule::Keep);
-    assert_eq!(play.run().requests_repeated, 0);
+    assert_eq!(play.run().requests_replayed, 0);
 }

@@ -108,7 +108,7 @@ impl Context<'_> {
         }
         let Some(client) = client else { return self.end_exchange(key, Completion::UpstreamFailed, false) };
         if response_began {
-            self.node.counts.answers_cut.add();
+            self.node.counts.upstreams_failed.add();
             self.end_exchange(key, Completion::UpstreamFailed, false);
             return self.abort_response(client);
         }

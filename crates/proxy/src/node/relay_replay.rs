@@ -70,7 +70,7 @@ impl Context<'_> {
         client.begin_exchange();
         client.has_pending = taken < input.len();
         self.node.counts.count_replayed_request(input);
-        self.node.counts.requests_repeated.add();
+        self.node.counts.requests_replayed.add();
         self.node.counts.exchanges_open.add();
         let key = ExchangeKey::new(self.node.exchanges.insert(exchange));
         client.state.exchange = Some(key);
@@ -165,7 +165,7 @@ impl Context<'_> {
         self.node.counts.count_upstream_time(duration);
         self.node.counts.bytes_downstream.add_many(length);
         self.node.counts.count_response(whole.status);
-        self.node.counts.answers_repeated.add();
+        self.node.counts.responses_replayed.add();
         Some((whole.taken, whole.keep_alive))
     }
 
