@@ -37,7 +37,8 @@ use breme_sys::{Clock, TimestampConverter};
 pub(crate) use receive_completion::ReceiveCompletion;
 
 use crate::connection::{Connection, ConnectionPhase};
-use crate::control::{Control, LiveCounters, StopMode};
+use crate::control::{Control, StopMode};
+use crate::counters::LiveCounters;
 use crate::heap_trim::HeapTrim;
 use crate::io_backend::IoBackend;
 use crate::settings::{DriverSettings, RECEIVE_CHUNK_BYTES_MAX};

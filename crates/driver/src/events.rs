@@ -15,7 +15,8 @@ use mio::unix::SourceFd;
 use mio::{Interest, Poll, Registry, Token};
 
 use crate::accept::{ACCEPT_PAUSE, AcceptError, BacklogCheck, accept_connections, has_waiting};
-use crate::control::{LiveCounters, StopMode};
+use crate::control::StopMode;
+use crate::counters::LiveCounters;
 use crate::engine::{Engine, Readiness};
 use crate::io_backend::IoBackend;
 use crate::socket::Socket;

@@ -12,7 +12,8 @@ use breme_sys::uring::UringUnavailable;
 use breme_sys::{Address, Clock, ListeningSocket};
 use thiserror::Error;
 
-use crate::control::{Control, MailboxFull, ShardCounters, ShardWaker, StopMode};
+use crate::control::{Control, MailboxFull, ShardWaker, StopMode};
+use crate::counters::ShardCounters;
 use crate::engine::Engine;
 use crate::events::EventLoop;
 use crate::heap_trim;

@@ -66,6 +66,7 @@
 mod accept;
 mod connection;
 mod control;
+mod counters;
 mod engine;
 mod events;
 mod handle;
@@ -86,7 +87,8 @@ mod wake_fd;
 
 pub use breme_sys::uring::{UringUnavailable, probe_uring};
 pub use breme_sys::{Address, Clock};
-pub use control::{CloseKind, MailboxFull, ShardCounters};
+pub use control::MailboxFull;
+pub use counters::{CloseKind, ShardCounters};
 pub use handle::{CounterReader, DriverHandle, ShardPanic, StartError, Stopper, Waker, check, start};
 pub use listener::{BindError, Listener};
 pub use settings::{DriverKind, DriverSettings, RECEIVE_CHUNK_BYTES_MAX, UnknownDriver};

@@ -27,7 +27,8 @@ use rustix::io::Errno;
 
 use crate::accept::{ACCEPT_PAUSE, AcceptError, BacklogCheck, accept_connections, has_waiting};
 use crate::connection::{BreakWatch, Connection, ConnectionPhase, Receive};
-use crate::control::{Control, LiveCounters, StopMode};
+use crate::control::{Control, StopMode};
+use crate::counters::LiveCounters;
 use crate::engine::{Engine, Readiness, ReceiveCompletion};
 use crate::io_backend::IoBackend;
 use crate::socket::{Socket, reason};

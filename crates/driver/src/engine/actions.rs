@@ -4,7 +4,7 @@ use breme_node::{Action, Close, ConnectionId, Log, Node, ShardId};
 
 use super::Engine;
 use crate::connection::ConnectionPhase;
-use crate::control::LiveCounters;
+use crate::counters::LiveCounters;
 use crate::io_backend::IoBackend;
 
 /// Memory of the action log that is kept between calls, in bytes.

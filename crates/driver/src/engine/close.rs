@@ -5,7 +5,7 @@ use breme_node::{CloseReason, ConnectError, ConnectionId, Node, PRESSURE_IDLE_TI
 use super::Engine;
 use super::turn::RECEIVES_PER_TURN;
 use crate::connection::{ConnectionPhase, WriteShutdown};
-use crate::control::LiveCounters;
+use crate::counters::LiveCounters;
 use crate::io_backend::IoBackend;
 use crate::socket::ReceiveResult;
 

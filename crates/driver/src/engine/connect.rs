@@ -4,7 +4,7 @@ use breme_node::{ConnectError, ConnectTicket, Connected, ConnectionId, Endpoint,
 
 use super::Engine;
 use crate::connection::{Connection, ConnectionPhase};
-use crate::control::LiveCounters;
+use crate::counters::LiveCounters;
 use crate::io_backend::IoBackend;
 
 impl<N: Node, B: IoBackend> Engine<N, B> {

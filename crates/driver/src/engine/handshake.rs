@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::Engine;
 use crate::connection::{Connection, ConnectionPhase, Initiator};
-use crate::control::LiveCounters;
+use crate::counters::LiveCounters;
 use crate::io_backend::IoBackend;
 use crate::tls::{Ciphertext, HandshakeStep, ServerTls, TlsSession, TlsStream};
 use crate::transport::Transport;

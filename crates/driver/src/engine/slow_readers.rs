@@ -10,7 +10,7 @@ use breme_node::{CloseReason, ConnectionId, Node, Pressure};
 
 use super::Engine;
 use crate::connection::{Connection, ConnectionPhase};
-use crate::control::LiveCounters;
+use crate::counters::LiveCounters;
 use crate::io_backend::IoBackend;
 use crate::read_rate::ReadRate;
 

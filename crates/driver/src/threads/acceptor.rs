@@ -11,7 +11,8 @@ use rustix::event::{PollFd, PollFlags};
 use super::handoff::Handoff;
 use super::poll;
 use crate::accept::{ACCEPT_PAUSE, AcceptError, accept_connections};
-use crate::control::{Control, LiveCounters, StopMode};
+use crate::control::{Control, StopMode};
+use crate::counters::LiveCounters;
 
 /// Threads woken per round: idle ones sleep and must be woken to close their connections, but waking a large pool at
 /// once would take CPU time from busy threads.
