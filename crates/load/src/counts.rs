@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::tally::{ErrorKind, Tally};
+use crate::error_kind::ErrorKind;
+use crate::tally::Tally;
 
 /// Totals so far; of statuses and kinds of errors only those that occurred.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

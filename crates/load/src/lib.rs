@@ -19,6 +19,7 @@
 //! | `pairs` | whether a response shows all that its session has stored |
 //! | `availability` | times without a successful response |
 //! | `tally`, `series`, `run` | counts per shard, per interval, and in total |
+//! | `error_kind` | what can go wrong with a request or connection |
 //! | `counts` | counts available during the run |
 //! | `outcome`, `text`, `bins`, `histogram_lines`, `figures`, `csv`, `bench` | the result |
 //!
@@ -44,6 +45,7 @@ mod cookies;
 mod counts;
 mod csv;
 mod dispersion;
+mod error_kind;
 mod figures;
 mod histogram_lines;
 mod node;
@@ -66,11 +68,11 @@ pub use bench::write as write_bench;
 pub use bins::{BIN_COUNT_MAX, bins};
 pub use counts::Counts;
 pub use csv::{write as write_csv, write_steps as write_steps_csv};
+pub use error_kind::ErrorKind;
 pub use figures::{duration as duration_text, rate as rate_text, size as size_text};
 pub use histogram_lines::{HistogramLine, histogram_lines};
 pub use node::{CONNECT_GIVE_UP, CONNECTING_MAX, DRAIN_INTERRUPTED_MAX, DRAIN_MAX, Load, tls_client};
 pub use outcome::{Generator, LATENESS_P99_MAX};
 pub use run::{Progress, RefusedTunnel, Run};
 pub use series::{Interval, Observed, Observer};
-pub use tally::ErrorKind;
 pub use text::{Style, render as render_text};

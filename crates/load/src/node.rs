@@ -53,7 +53,7 @@ use open_loop::OpenLoop;
 use shard::Phase;
 pub use shard::{DRAIN_INTERRUPTED_MAX, DRAIN_MAX, Load};
 
-use crate::tally::ErrorKind;
+use crate::error_kind::ErrorKind;
 use crate::user::{Owner, State, User};
 
 impl Node for Load {

@@ -20,9 +20,10 @@ pub use generator::Generator;
 pub use validity::LATENESS_P99_MAX;
 
 use crate::bins::bins;
+use crate::error_kind::ErrorKind;
 use crate::node::Load;
 use crate::run::Run;
-use crate::tally::{ErrorKind, Tally};
+use crate::tally::Tally;
 
 const HISTOGRAM_BINS: usize = 12;
 

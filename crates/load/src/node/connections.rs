@@ -7,7 +7,7 @@ use breme_http1::{ClientConnection, ClientError};
 use breme_node::{Actions, Close, ConnectTicket, Connected, ConnectionId, Endpoint, TlsClientId, TlsFailure};
 
 use super::shard::{Load, Phase};
-use crate::tally::ErrorKind;
+use crate::error_kind::ErrorKind;
 use crate::user::{Owner, State};
 
 /// Limit of connections that one shard opens at the same time, so as not to overflow the server's backlog.

@@ -17,8 +17,8 @@ use breme_node::{Actions, ShardId};
 use super::free_users::FreeUsers;
 use super::shard::{Load, Phase};
 use crate::arrivals::{Arrival, ArrivalQueue, Claim};
+use crate::error_kind::ErrorKind;
 use crate::run::Run;
-use crate::tally::ErrorKind;
 use crate::user::State;
 use crate::window::Slot;
 

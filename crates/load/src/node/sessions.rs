@@ -8,7 +8,7 @@ use breme_base::Instant;
 use breme_load_plan::Scenarios;
 
 use super::shard::Load;
-use crate::tally::ErrorKind;
+use crate::error_kind::ErrorKind;
 use crate::window::Slot;
 
 impl Load {

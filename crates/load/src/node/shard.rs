@@ -13,10 +13,11 @@ use breme_node::{Actions, Close, ConnectionId, Shard};
 use breme_stats::Histogram;
 
 use super::open_loop::OpenLoop;
+use crate::error_kind::ErrorKind;
 use crate::run::Run;
 use crate::series::Interval;
 use crate::session::Session;
-use crate::tally::{ErrorKind, Span, Tally};
+use crate::tally::{Span, Tally};
 use crate::user::{Hosts, Owner, Owners, State, User};
 
 /// How long requests in flight are waited for at the end of the duration (or the time-out, if that is shorter).

@@ -6,9 +6,9 @@ use std::time::Duration;
 use breme_base::Instant;
 
 use super::shard::{Load, Phase};
+use crate::error_kind::ErrorKind;
 use crate::occupancy::Activity;
 use crate::outcome::LATENESS_P99_MAX;
-use crate::tally::ErrorKind;
 use crate::window::Slot;
 
 impl Load {

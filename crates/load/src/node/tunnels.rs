@@ -11,7 +11,7 @@ use breme_node::{Actions, Close, ConnectionId, Received};
 
 use super::connections::{ticket, tls_client};
 use super::shard::Load;
-use crate::tally::ErrorKind;
+use crate::error_kind::ErrorKind;
 use crate::user::{Owner, State};
 
 /// Bytes of the proxy's refusal that are kept.

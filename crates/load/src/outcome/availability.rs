@@ -4,7 +4,8 @@ use breme_base::Instant;
 use breme_load_result::AvailabilitySummary;
 
 use crate::availability::Gap;
-use crate::tally::{ErrorKind, Tally};
+use crate::error_kind::ErrorKind;
+use crate::tally::Tally;
 
 const SERVICE_UNAVAILABLE: usize = 503;
 

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use breme_load_result::{Bytes, Connections, OpenLoopSummary, RedirectsSummary, Requests};
 
+use crate::error_kind::ErrorKind;
 use crate::run::Run;
-use crate::tally::{ErrorKind, Tally};
+use crate::tally::Tally;
 
 pub(super) fn requests(tally: &Tally) -> Requests {
     let wrong: u64 =

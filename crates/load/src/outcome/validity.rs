@@ -5,9 +5,9 @@ use std::time::Duration;
 use breme_base::{nanos, plural};
 use breme_load_result::{LoadOutcome, OpenLoopSummary};
 
+use crate::error_kind::ErrorKind;
 use crate::figures::duration;
 use crate::run::Run;
-use crate::tally::ErrorKind;
 
 /// A thread with a larger CPU share is saturated.
 const THREAD_SHARE_MAX: f64 = 0.95;
