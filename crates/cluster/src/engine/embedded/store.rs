@@ -16,15 +16,8 @@ const FILE: &str = "sessions.db";
 /// Marks the file as breme's (SQLite's `application_id`): "brem".
 const APPLICATION: i32 = 0x6272_656d;
 const VERSION: i32 = 1;
-/// The length of the log at which a checkpoint copies it to the file, in pages of 4 KiB: 32 MiB. Each checkpoint waits
-/// for the disk, and a page that changes with every request of its sessions is then copied once for all changes since
-/// the last checkpoint.
-const CHECKPOINT_PAGES: i64 = 8_192;
 /// The length to which the log is truncated after a checkpoint, in bytes.
 const LOG_BYTES_MAX: i64 = 64 << 20;
-/// Size of the page cache: 16 MiB, which hold the index by name of about 200,000 sessions. SQLite takes a negative
-/// number as KiB, a positive one as pages.
-const CACHE_SIZE: i64 = -16_384;
 /// Number of expired registers deleted at a time, so that requests do not wait long.
 const PURGE_MAX: usize = 1_000;
 
@@ -205,9 +198,7 @@ fn prepare(path: &Path, durability: Durability) -> rusqlite::Result<(Connection,
             Durability::QuorumFsync => "FULL",
         },
     )?;
-    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     connection.pragma_update(None, "journal_size_limit", LOG_BYTES_MAX)?;
-    connection.pragma_update(None, "cache_size", CACHE_SIZE)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let is_new: bool = transaction.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))?;
     if is_new {
