@@ -136,6 +136,8 @@ mod tests {
         let url = format!("http://{address}");
         assert!(check(&Check::Free(url.clone())).unwrap().contains("is taken"));
         assert_eq!(check(&Check::Accepts(url.clone())), None);
+        // Also for the copy in a child that another test has forked.
+        rustix::net::shutdown(&listener, rustix::net::Shutdown::Both).unwrap();
         drop(listener);
         assert_eq!(check(&Check::Free(url.clone())), None);
         assert!(check(&Check::Accepts(url)).unwrap().contains("start it first"));

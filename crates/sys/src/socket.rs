@@ -112,6 +112,8 @@ mod tests {
             outcome = connect_outcome(&connecting);
         }
         assert!(outcome.unwrap().is_ok());
+        // Also for the copy in a child that another test has forked.
+        rustix::net::shutdown(&listener, rustix::net::Shutdown::Both).unwrap();
         drop(listener);
         let refused = match connect(&address) {
             Err(error) => error,
