@@ -10,10 +10,14 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, soc
 /// If there is no descriptor or no port.
 #[must_use]
 pub fn reserved_address() -> SocketAddr {
-    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
-    sockopt::set_socket_reuseaddr(&socket, true).unwrap();
-    bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-    let address = getsockname(&socket).unwrap().try_into().unwrap();
+    reserve().expect("the kernel has a free port")
+}
+
+fn reserve() -> rustix::io::Result<SocketAddr> {
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0)))?;
+    let address = getsockname(&socket)?.try_into()?;
     std::mem::forget(socket);
-    address
+    Ok(address)
 }
