@@ -1,7 +1,7 @@
 //! Free ports. Another process could take a port before the subject does; so ports are chosen below the ephemeral
 //! range, where the kernel assigns none, and a port is given again only after many others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::ops::Range;
@@ -21,7 +21,7 @@ const PORT_MIN: u16 = 10_000;
 /// Start of the ephemeral range, if the kernel does not report it.
 const OUTGOING_MIN: u16 = 32_768;
 /// A port is not given again before this many others: until its subject binds it, it looks free.
-const REUSED_AFTER: u64 = 1_000;
+const REUSED_AFTER: usize = 1_000;
 /// Attempts to get a port from the kernel that was not given recently.
 const KERNEL_ATTEMPTS_MAX: usize = 100;
 
@@ -42,42 +42,45 @@ pub fn pick(names: &[String]) -> Result<Ports, NoPort> {
 
 /// The ports that were given.
 struct Given {
-    count: u64,
-    /// When each port was given last, as the value of `count` after it.
-    turns: BTreeMap<u16, u64>,
+    /// Where the search in the range goes on.
+    next: Option<u16>,
+    /// The last ones, at most [`REUSED_AFTER`].
+    recent: VecDeque<u16>,
 }
 
 impl Given {
     const fn new() -> Self {
-        Self { count: 0, turns: BTreeMap::new() }
+        Self { next: None, recent: VecDeque::new() }
     }
 
-    /// A port of the range: one that was never given, or else the one given longest ago. If there is none, one from the
-    /// kernel.
+    /// The next free port of the range, in turn. If there is none, one from the kernel.
     fn pick(&mut self, range: &Range<u16>) -> Option<u16> {
-        let count = range.end - range.start;
-        // Laboratories that run at the same time begin at different ports, far from each other even if their process
-        // ids are neighbours: multiplicative hashing with 2^32 divided by the golden ratio.
-        let hash = std::process::id().wrapping_mul(2_654_435_769);
-        let begin = range.start + ((u64::from(hash) * u64::from(count)) >> 32) as u16;
-        let mut candidates: Vec<u16> =
-            (begin..range.end).chain(range.start..begin).filter(|&port| !self.is_recent(port)).collect();
-        // Stable, and the ports never given come first.
-        candidates.sort_by_key(|port| self.turns.get(port));
-        let port = candidates.into_iter().find(|&port| is_free(port)).or_else(|| self.draw())?;
-        self.count += 1;
-        self.turns.insert(port, self.count);
+        let begin = self.next.unwrap_or_else(|| first_of(range)).clamp(range.start, range.end);
+        let mut candidates = (begin..range.end).chain(range.start..begin);
+        let port = candidates.find(|port| self.may_give(*port) && is_free(*port));
+        let port = port.inspect(|port| self.next = Some(port + 1)).or_else(|| self.draw())?;
+        if self.recent.len() == REUSED_AFTER {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(port);
         Some(port)
     }
 
     /// A port from the kernel.
     fn draw(&self) -> Option<u16> {
-        (0..KERNEL_ATTEMPTS_MAX).filter_map(|_| given_by_kernel()).find(|&port| !self.is_recent(port))
+        (0..KERNEL_ATTEMPTS_MAX).filter_map(|_| given_by_kernel()).find(|port| self.may_give(*port))
     }
 
-    fn is_recent(&self, port: u16) -> bool {
-        self.turns.get(&port).is_some_and(|turn| self.count - turn < REUSED_AFTER)
+    fn may_give(&self, port: u16) -> bool {
+        !self.recent.contains(&port)
     }
+}
+
+/// Laboratories that run at the same time begin at different ports, far from each other even if their process ids are
+/// neighbours: multiplicative hashing with 2^32 divided by the golden ratio.
+fn first_of(range: &Range<u16>) -> u16 {
+    let hash = std::process::id().wrapping_mul(2_654_435_769);
+    range.start + ((u64::from(hash) * u64::from(range.end - range.start)) >> 32) as u16
 }
 
 /// Binds as a server would: connections in TIME_WAIT are no obstacle (std sets SO_REUSEADDR).
@@ -121,7 +124,9 @@ mod tests {
         let port = given.pick(&(PORT_MIN..OUTGOING_MIN)).unwrap();
         let only = port..port + 1;
         assert_ne!(given.pick(&only), Some(port));
-        given.count += REUSED_AFTER;
+        for _ in 0..REUSED_AFTER {
+            given.pick(&(PORT_MIN..PORT_MIN)).unwrap();
+        }
         assert_eq!(given.pick(&only), Some(port));
     }
 
