@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::steps::{StepResult, cargo};
+use crate::steps::{StepResult, cargo, output};
 
 /// For each crate, the crates of this project that it may depend on.
 const ALLOWED: &[(&str, &[&str])] = &[
@@ -134,11 +134,9 @@ const PREFIX: &str = "breme-";
 
 pub(crate) fn check() -> StepResult {
     eprintln!("── dependencies between crates");
-    let output = cargo(&["metadata", "--no-deps", "--format-version", "1"])
-        .output()
-        .map_err(|error| format!("cannot run cargo metadata: {error}"))?;
-    let metadata: Value = serde_json::from_slice(&output.stdout)
-        .map_err(|error| format!("cargo metadata printed invalid JSON: {error}"))?;
+    let metadata = output("cargo metadata", cargo(&["metadata", "--no-deps", "--format-version", "1"]))?;
+    let metadata: Value =
+        serde_json::from_slice(&metadata).map_err(|error| format!("cargo metadata printed invalid JSON: {error}"))?;
     let forbidden = forbidden_dependencies(&metadata);
     if forbidden.is_empty() {
         Ok(())

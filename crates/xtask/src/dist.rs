@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::steps::{StepResult, cargo, root, step, target};
+use crate::steps::{StepResult, cargo, output, root, step, target};
 
 /// Compiles and links C for other systems; from the package registry of Python.
 const ZIG: &str = "ziglang==0.17.1";
@@ -155,10 +155,10 @@ impl ManualPages {
         pages.arg("man").arg(&man);
         step("manual pages", pages)?;
         for shell in ["bash", "zsh", "fish"] {
-            let output = Command::new(&program).args(["completions", shell]).output();
-            let output = output.map_err(|error| format!("cannot start {}: {error}", program.display()))?;
+            let mut completions = Command::new(&program);
+            completions.args(["completions", shell]);
             let file = folder.join(format!("breme.{shell}"));
-            fs::write(&file, output.stdout).map_err(|error| format!("{}: {error}", file.display()))?;
+            write(&file, &output("breme completions", completions)?)?;
         }
         Ok(Self(folder.to_path_buf()))
     }
@@ -244,10 +244,11 @@ fn sum(folder: &Path) -> StepResult {
     let mut names: Vec<String> =
         entries.flatten().filter_map(|entry| entry.file_name().to_str().map(str::to_owned)).collect();
     names.sort();
-    let output = Command::new("sha256sum").args(&names).current_dir(folder).output();
-    let output = output.map_err(|error| format!("cannot start sha256sum: {error}"))?;
-    write(&folder.join("SHA256SUMS"), &output.stdout)?;
-    print!("{}", String::from_utf8_lossy(&output.stdout));
+    let mut sha256sum = Command::new("sha256sum");
+    sha256sum.args(&names).current_dir(folder);
+    let sums = output("sha256sum", sha256sum)?;
+    write(&folder.join("SHA256SUMS"), &sums)?;
+    print!("{}", String::from_utf8_lossy(&sums));
     Ok(())
 }
 

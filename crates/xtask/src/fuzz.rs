@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::steps::{StepResult, cargo, root, step, target};
+use crate::steps::{StepResult, cargo, output, root, step, target};
 
 const TARGETS: [&str; 4] = ["server", "client", "chunked", "session_record"];
 /// How many run at the same time.
@@ -42,8 +42,10 @@ pub(crate) fn run(arguments: &[String]) -> StepResult {
 }
 
 fn platform() -> Result<String, String> {
-    let output = Command::new("rustc").arg("-vV").output().map_err(|error| format!("cannot start rustc: {error}"))?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut rustc = Command::new("rustc");
+    rustc.arg("-vV");
+    let printed = output("rustc", rustc)?;
+    let text = String::from_utf8_lossy(&printed);
     let host = text.lines().find_map(|line| line.strip_prefix("host: "));
     host.map(str::to_owned).ok_or_else(|| String::from("`rustc -vV` names no host"))
 }

@@ -13,6 +13,16 @@ pub(crate) fn step(name: &str, mut command: Command) -> StepResult {
     if status.success() { Ok(()) } else { Err(format!("{name} failed ({status})")) }
 }
 
+/// What a command prints.
+pub(crate) fn output(name: &str, mut command: Command) -> Result<Vec<u8>, String> {
+    let output = command.output().map_err(|error| format!("cannot start {name}: {error}"))?;
+    if output.status.success() {
+        Ok(output.stdout)
+    } else {
+        Err(format!("{name} failed ({}): {}", output.status, String::from_utf8_lossy(&output.stderr)))
+    }
+}
+
 /// The folder of the workspace.
 pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));

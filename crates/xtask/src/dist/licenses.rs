@@ -9,7 +9,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::{ARCHITECTURES, copy, write};
-use crate::steps::{StepResult, cargo, root};
+use crate::steps::{StepResult, cargo, output, root};
 
 /// How the names of files with licenses begin, in lower case.
 const FILE_NAMES: [&str; 6] = ["license", "licence", "unlicense", "copying", "copyright", "notice"];
@@ -110,15 +110,6 @@ fn sysroot() -> Result<PathBuf, String> {
     let mut command = Command::new("rustc");
     command.args(["--print", "sysroot"]).current_dir(root());
     Ok(PathBuf::from(String::from_utf8_lossy(&output("rustc", command)?).trim()))
-}
-
-fn output(name: &str, mut command: Command) -> Result<Vec<u8>, String> {
-    let output = command.output().map_err(|error| format!("cannot start {name}: {error}"))?;
-    if output.status.success() {
-        Ok(output.stdout)
-    } else {
-        Err(format!("{name} failed ({}): {}", output.status, String::from_utf8_lossy(&output.stderr)))
-    }
 }
 
 fn elements(array: &Value) -> impl Iterator<Item = &Value> {
