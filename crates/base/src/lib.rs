@@ -38,4 +38,4 @@ pub use random::Random;
 pub use text_position::{SourceText, TextPosition, nearest, suggest_or_list};
 pub use think_time::{ThinkTime, ThinkTimeError};
 pub use timers::Timers;
-pub use url::{HttpUrl, InvalidUrl, has_user_info, split_scheme};
+pub use url::{HttpUrl, InvalidUrl, has_user_info, split_scheme, split_scheme_or, without_http};

@@ -130,6 +130,26 @@ pub fn split_scheme(url: &str) -> Result<(bool, &str), InvalidUrl> {
     }
 }
 
+/// Likewise; without a scheme, `is_tls` holds.
+///
+/// # Errors
+/// If the scheme is another one.
+pub fn split_scheme_or(is_tls: bool, url: &str) -> Result<(bool, &str), InvalidUrl> {
+    match split_scheme(url) {
+        Err(InvalidUrl::NoScheme) => Ok((is_tls, url)),
+        split => split,
+    }
+}
+
+/// The text after `http://`, if it begins so; else all of it.
+#[must_use]
+pub fn without_http(text: &str) -> &str {
+    match split_scheme(text) {
+        Ok((false, rest)) => rest,
+        _ => text,
+    }
+}
+
 /// Whether a URL, of whatever scheme, contains a name or a password, which messages would show.
 #[must_use]
 pub fn has_user_info(url: &str) -> bool {

@@ -1,6 +1,6 @@
 //! Targets: URLs, and files of them.
 
-use breme_base::{HttpUrl, InvalidUrl, split_scheme};
+use breme_base::{HttpUrl, InvalidUrl, split_scheme_or};
 use breme_http1::ClientConnection;
 use thiserror::Error;
 
@@ -160,11 +160,8 @@ pub struct Authority {
 impl Url {
     pub(crate) fn parse(url: &str, variables: &Variables) -> Result<Self, UrlError> {
         let fault = |source| UrlError::Origin { url: url.to_owned(), source };
-        let (is_tls, rest) = match split_scheme(url) {
-            // It is http, as in curl.
-            Err(InvalidUrl::NoScheme) => (false, url),
-            split => split.map_err(|problem| fault(problem.into()))?,
-        };
+        // Without a scheme it is http, as in curl.
+        let (is_tls, rest) = split_scheme_or(false, url).map_err(|problem| fault(problem.into()))?;
         let parts = HttpUrl::after_scheme(is_tls, rest).map_err(|problem| fault(problem.into()))?;
         let authority = Authority::from_url(&parts).map_err(fault)?;
         let path = parts.target;

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use breme_base::{HttpUrl, nearest, split_scheme};
+use breme_base::{HttpUrl, nearest, without_http};
 use breme_driver::Address;
 
 /// The options after the URL.
@@ -106,11 +106,7 @@ fn parse_url(url: &str) -> Result<Upstream, String> {
         format!("{url:?} is not an upstream: {why}; write http://HOST:PORT, https://HOST:PORT or unix:PATH")
     };
     // nginx writes http://unix:PATH.
-    let socket = match split_scheme(url) {
-        Ok((false, rest)) => rest,
-        _ => url,
-    };
-    if let Some(path) = socket.strip_prefix(Address::UNIX) {
+    if let Some(path) = without_http(url).strip_prefix(Address::UNIX) {
         // It is part of log lines and metrics.
         if path.is_empty() || !path.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(fault("the path of the socket must be ASCII characters without spaces"));

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use breme_base::{InvalidUrl, split_scheme};
+use breme_base::{split_scheme, split_scheme_or};
 use breme_command::failure::Failure;
 use breme_command::server::{ListenPlace, ProcessFlags, random_bits, resolve, resolve_all};
 use breme_command::units;
@@ -134,16 +134,9 @@ impl LinkArgs {
 
     /// All addresses of the server: `localhost` often has two, and the server listens on one of them.
     fn servers(&self) -> Result<Vec<SocketAddr>, Failure> {
-        let address = match split_scheme(&self.to) {
-            Ok((_, address)) => address,
-            Err(InvalidUrl::NoScheme) => self.to.as_str(),
-            Err(problem) => {
-                return Err(Failure::usage(format!(
-                    "--to {}: {problem}; write http://ADDR, https://ADDR or ADDR",
-                    self.to
-                )));
-            }
-        };
+        let (_, address) = split_scheme_or(false, &self.to).map_err(|problem| {
+            Failure::usage(format!("--to {}: {problem}; write http://ADDR, https://ADDR or ADDR", self.to))
+        })?;
         resolve_all("--to", address)
     }
 

@@ -1,6 +1,6 @@
 //! Converts the flags to settings; rejects unsafe combinations.
 
-use breme_base::{HttpUrl, split_scheme};
+use breme_base::{HttpUrl, without_http};
 use breme_command::failure::Failure;
 use breme_command::server::ListenPlace;
 use breme_sys::read_bounded;
@@ -115,11 +115,7 @@ fn edge(text: &str, token: &str) -> Result<Edge, Failure> {
     let fault = |problem: &str| {
         Failure::usage(format!("--edge {text}: {problem}; write HOST:PORT, the --admin address of the proxy"))
     };
-    let authority = match split_scheme(text) {
-        Ok((false, authority)) => authority,
-        _ => text,
-    };
-    let authority = authority.trim_end_matches('/');
+    let authority = without_http(text).trim_end_matches('/');
     if authority.contains("://") || authority.contains(['/', '@']) {
         return Err(fault("it is not an address"));
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use breme_base::{parse_cpu_list, split_scheme};
+use breme_base::{parse_cpu_list, without_http};
 use breme_driver::{Address, DriverSettings};
 use breme_http::{FIELD_COUNT_MAX, Limits};
 
@@ -128,10 +128,7 @@ impl AdminFlag {
     }
 
     pub fn address(&self) -> Result<Option<Address>, Failure> {
-        let address = |text: &String| match split_scheme(text) {
-            Ok((false, address)) => listen_address("--admin", address),
-            _ => listen_address("--admin", text),
-        };
+        let address = |text: &String| listen_address("--admin", without_http(text));
         self.admin.as_ref().map(address).transpose()
     }
 }

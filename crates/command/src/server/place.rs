@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use breme_base::{InvalidUrl, split_scheme};
+use breme_base::split_scheme_or;
 use breme_driver::Address;
 
 use crate::failure::Failure;
@@ -58,14 +58,13 @@ impl ListenPlace {
         if text.starts_with(Address::UNIX) {
             return listen_address("--listen", text).map(Self::plain);
         }
-        let (is_secured, address) = match split_scheme(text) {
+        let (is_secured, address) = match split_scheme_or(has_tls, text) {
             Ok((true, _)) if !has_tls => {
                 return Err(Failure::usage(format!(
                     "--listen {text}: TLS needs a certificate; add --tls-cert FILE --tls-key FILE, or --tls-self-signed"
                 )));
             }
             Ok(split) => split,
-            Err(InvalidUrl::NoScheme) => (has_tls, text),
             Err(problem) => {
                 return Err(Failure::usage(format!(
                     "--listen {text}: {problem}; write http://ADDR, https://ADDR or ADDR"
