@@ -159,9 +159,6 @@ impl Forward {
     /// Handles the head of the final response.
     pub fn handle_head(&mut self, now: Now, head: &ResponseHead<'_, '_>, wakes: &mut Wakes) -> HeadAction {
         let has_conditions = self.conditions.is_some();
-        if head.status == 304 && self.names_other_response(head) {
-            return self.send_again(now);
-        }
         match &mut self.work {
             ForwardKind::Pass => HeadAction::Relay,
             ForwardKind::Unsafe { cache, key } => {
@@ -169,6 +166,16 @@ impl Forward {
                 HeadAction::Relay
             }
             ForwardKind::Fetch(fetch) => {
+                // A 304 about a response that is not stored. Without conditions, the next response is complete.
+                if head.status == 304
+                    && let Some(conditions) = &mut self.conditions
+                    && !conditions.is_empty()
+                    && fetch.selected(head).is_none()
+                {
+                    *conditions = FieldBlock::new();
+                    fetch.pending.requested_at = now.instant;
+                    return HeadAction::SendAgain;
+                }
                 fetch.has_head = true;
                 match fetch.handle_head(now, head, has_conditions, &mut self.cache_status, wakes) {
                     Some(response) => HeadAction::Replace(Box::new(response)),
@@ -176,24 +183,6 @@ impl Forward {
                 }
             }
         }
-    }
-
-    /// Whether a 304 to the cache's conditions is about a response that is not stored.
-    fn names_other_response(&self, head: &ResponseHead<'_, '_>) -> bool {
-        let is_validating = self.conditions.as_ref().is_some_and(|conditions| !conditions.is_empty());
-        match &self.work {
-            ForwardKind::Fetch(fetch) if is_validating => fetch.selected(head).is_none(),
-            _ => false,
-        }
-    }
-
-    /// Drops the conditions: the next response is complete. The stored response stays as it was.
-    fn send_again(&mut self, now: Now) -> HeadAction {
-        self.conditions = Some(FieldBlock::new());
-        if let ForwardKind::Fetch(fetch) = &mut self.work {
-            fetch.pending.requested_at = now.instant;
-        }
-        HeadAction::SendAgain
     }
 
     /// Whether to pass the body to [`handle_body`](Self::handle_body).

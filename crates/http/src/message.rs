@@ -9,6 +9,17 @@ pub enum Version {
     Http11,
 }
 
+impl Version {
+    /// `1.1`, as in `HTTP/1.1`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Http10 => "1.0",
+            Self::Http11 => "1.1",
+        }
+    }
+}
+
 /// A request method (RFC 9110, 9), case-sensitive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method<'a> {

@@ -117,11 +117,8 @@ impl Failure {
 
     /// The completion of an exchange with this failure. Violated rules are not the upstream's fault.
     pub(crate) fn completion(&self) -> Completion {
-        match self {
-            Self::Target(_) => Completion::ClientFailed,
-            _ if self.error_type().is_none() => Completion::ClientFailed,
-            _ => Completion::UpstreamFailed,
-        }
+        let is_clients = matches!(self, Self::Target(_)) || self.error_type().is_none();
+        if is_clients { Completion::ClientFailed } else { Completion::UpstreamFailed }
     }
 
     /// When a retry makes sense, in seconds (RFC 9110, 10.2.3).

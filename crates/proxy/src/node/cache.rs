@@ -6,8 +6,8 @@
 //!                                    │              can be read, or when the client reads again
 //!                                    └─ Upstream    perhaps with the cache's conditions in place of the client's
 //!   response head ─► receive_cached_head ──┬─ Relay      to the client too
-//!                                          ├─ Discard    the client gets a stored response (after a 304 or an error)
-//!                                          └─ SendAgain  a 304 about a response that is not stored
+//!                                          └─ Discard    the client gets a stored response (after a 304 or an error),
+//!                                                        or the request is sent again (a 304 about another response)
 //!   body ──────────► receive_cached_body   before it goes to the client
 //!   end ───────────► complete_cached       before the client's response is completed
 //!   failure ───────► recover_from_cache    true: a stored response was sent instead (stale-if-error)
@@ -23,7 +23,7 @@ use breme_cache::{
     Cache, CacheDecision, CacheStatus, CachedResponse, FailureInfo, FetchError, Follower, Forward, HeadAction, Now,
     Request, ResponseBody, Scheme, Waiter, Wakes,
 };
-use breme_http::{FieldBlock, Framing, RequestHead, ResponseHead, Target, Version};
+use breme_http::{FieldBlock, Framing, RequestHead, ResponseHead, Target};
 use breme_http1::{FieldName, ResponseWriter};
 use breme_node::ShardId;
 use bytes::Bytes;
@@ -167,7 +167,8 @@ impl Context<'_> {
             HeadAction::SendAgain => {
                 self.replace_conditions(key, &forward);
                 self.set_fetch(key, forward);
-                HeadOutcome::SendAgain
+                self.send_again(key);
+                HeadOutcome::Discard
             }
         }
     }
@@ -177,8 +178,7 @@ impl Context<'_> {
         let mut added = FieldBlock::new();
         let identity = &self.shared.settings.identity;
         if identity.via {
-            let version = if head.version == Version::Http10 { "1.0" } else { "1.1" };
-            let _ = added.push("Via", format!("{version} {}", identity.pseudonym).as_bytes());
+            let _ = added.push("Via", format!("{} {}", head.version.name(), identity.pseudonym).as_bytes());
         }
         if head.fields.first("Date").is_none() {
             let date = *self.node.date.at(self.now).text();
@@ -362,6 +362,4 @@ pub(super) enum HeadOutcome {
     Relay,
     /// Do not send it to the client.
     Discard,
-    /// Do not send it to the client, and send the request again.
-    SendAgain,
 }

@@ -108,9 +108,7 @@ impl Context<'_> {
         }
         let Some(client) = client else { return self.end_exchange(key, Completion::UpstreamFailed, false) };
         if response_began {
-            self.node.counts.upstreams_failed.add();
-            self.end_exchange(key, Completion::UpstreamFailed, false);
-            return self.abort_response(client);
+            return self.abort_response(key, client, Completion::UpstreamFailed);
         }
         self.respond_with_failure(key, failure);
         if matches!(failure, Failure::Target(_))
@@ -123,9 +121,15 @@ impl Context<'_> {
         self.continue_client(client);
     }
 
-    /// Aborts a response that was sent in part. A reset can prevent earlier responses from arriving, so it is used only
-    /// if nothing else distinguishes an aborted response from a complete one.
-    pub(super) fn abort_response(&mut self, client: ClientKey) {
+    /// Aborts a response that was sent in part, and ends its exchange. A reset can prevent earlier responses from
+    /// arriving, so it is used only if nothing else distinguishes an aborted response from a complete one.
+    pub(super) fn abort_response(&mut self, key: ExchangeKey, client: ClientKey, completion: Completion) {
+        let counts = &self.node.counts;
+        match completion {
+            Completion::ClientFailed => counts.clients_failed.add(),
+            _ => counts.upstreams_failed.add(),
+        }
+        self.end_exchange(key, completion, false);
         let is_end_detectable = self.client(client).is_some_and(|client| client.http.is_response_end_detectable());
         self.close_client(client, if is_end_detectable { Close::Graceful } else { Close::Abort });
     }

@@ -16,15 +16,10 @@ impl Context<'_> {
         self.shared.counters.count_refusal(refusal.reason);
         let Some(client) = self.client(key) else { return };
         let exchange = client.state.exchange;
-        let response_began = exchange
-            .and_then(|exchange| self.exchange(exchange))
-            .is_some_and(|exchange| exchange.stage.response_body().is_some());
-        if response_began {
-            self.node.counts.clients_failed.add();
-            if let Some(exchange) = exchange {
-                self.end_exchange(exchange, Completion::ClientFailed, false);
-            }
-            return self.abort_response(key);
+        if let Some(exchange) = exchange
+            && self.exchange(exchange).is_some_and(|exchange| exchange.stage.response_body().is_some())
+        {
+            return self.abort_response(exchange, key, Completion::ClientFailed);
         }
         let response_head = self.write_refusal(key, refusal);
         match (exchange, response_head) {

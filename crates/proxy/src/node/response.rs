@@ -138,10 +138,8 @@ impl Context<'_> {
         }
         exchange.upstream_duration = Some(duration);
         self.node.counts.count_upstream_time(duration);
-        match self.receive_cached_head(key, head) {
-            HeadOutcome::Relay => {}
-            HeadOutcome::Discard => return,
-            HeadOutcome::SendAgain => return self.send_again(key),
+        if self.receive_cached_head(key, head) == HeadOutcome::Discard {
+            return;
         }
         let shared = self.shared;
         let Some(exchange) = self.exchange(key) else { return };
