@@ -18,7 +18,7 @@ use breme_http::Version;
 use breme_load_plan::{
     Arrivals, CONNECTIONS_DEFAULT, DURATION_DEFAULT, Expectations, HTTP_VERSIONS, Needle, OpenLoop, Pace, PaceStage,
     Plan, PlanError, Scenarios, Settings, Spread, StatusSet, THREAD_COUNT_MAX, TLS_VERSIONS, Target, Variables,
-    WAITING_MAX_DEFAULT, http_version_name, parse_rate, parse_sha256,
+    WAITING_MAX_DEFAULT, parse_rate, parse_sha256,
 };
 use connection::ConnectionFlags;
 pub use connection::Peers;
@@ -266,7 +266,7 @@ pub struct LoadArgs {
     #[arg(
         long,
         value_name = "VERSION",
-        default_value = http_version_name(Version::Http11),
+        default_value = Version::Http11.name(),
         value_parser = HTTP_VERSIONS,
         help_heading = "Request"
     )]
@@ -466,7 +466,7 @@ impl LoadArgs {
             method: self.method.clone(),
             fields: self.fields()?,
             content: None,
-            version: if self.http == http_version_name(Version::Http10) { Version::Http10 } else { Version::Http11 },
+            version: if self.http == Version::Http10.name() { Version::Http10 } else { Version::Http11 },
             keep_alive: !self.no_keepalive,
             // Users with a think time of zero do not think.
             think: self.think.filter(|think| !think.is_zero()),

@@ -37,7 +37,7 @@ pub use encoding::UnknownEncoding;
 pub use pace::{Arrivals, Pace, PaceStage, RateError, Shape, StageError, parse_rate};
 pub use plan::{
     CONNECTION_COUNT_MAX, CONNECTIONS_DEFAULT, DURATION_DEFAULT, HTTP_VERSIONS, OpenLoop, PIPELINE_DEPTH_MAX, Plan,
-    PlanError, SettingError, Settings, Spread, THREAD_COUNT_MAX, TLS_VERSIONS, WAITING_MAX_DEFAULT, http_version_name,
+    PlanError, SettingError, Settings, Spread, THREAD_COUNT_MAX, TLS_VERSIONS, WAITING_MAX_DEFAULT,
 };
 pub use request::{Content, Request, RequestError, is_field_name, target_of};
 pub use request_text::{RequestText, RequestTextError, check_target};

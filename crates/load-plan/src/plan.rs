@@ -19,8 +19,7 @@ use crate::variables::Variables;
 
 pub use bounds::{CONNECTION_COUNT_MAX, PIPELINE_DEPTH_MAX, SettingError, THREAD_COUNT_MAX};
 pub use settings::{
-    CONNECTIONS_DEFAULT, DURATION_DEFAULT, HTTP_VERSIONS, OpenLoop, Settings, Spread, TLS_VERSIONS,
-    WAITING_MAX_DEFAULT, http_version_name,
+    CONNECTIONS_DEFAULT, DURATION_DEFAULT, HTTP_VERSIONS, OpenLoop, Settings, Spread, TLS_VERSIONS, WAITING_MAX_DEFAULT,
 };
 
 #[derive(Clone, Debug, PartialEq, Error)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use breme_base::WallClock;
-use breme_http::FieldBlock;
+use breme_http::{FieldBlock, syntax};
 use breme_node::Shard;
 
 use crate::counters::{Counters, SiteCounts};
@@ -101,9 +101,7 @@ fn cache_control(value: Option<&str>) -> Result<FieldBlock, SettingsError> {
 
 /// `name`, `name=token` or `name="text"`.
 fn is_directive(directive: &str) -> bool {
-    let is_token = |text: &str| {
-        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
-    };
+    let is_token = |text: &str| syntax::is_token(text.as_bytes());
     let is_quoted = |text: &str| {
         text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).is_some_and(|text| !text.contains(['"', '\\']))
     };

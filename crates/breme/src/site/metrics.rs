@@ -19,8 +19,10 @@ impl Collector for SiteMetrics {
         // A request without a version was rejected.
         let may_be = |kind: &&ResponseCount| kind.version.is_some() || kind.status_class >= 4;
         let responses = counts.responses.iter().filter(may_be).map(|kind| {
-            let labels =
-                [("status", format!("{}xx", kind.status_class)), ("version", version(kind.version).to_owned())];
+            let labels = [
+                ("status", format!("{}xx", kind.status_class)),
+                ("version", kind.version.map_or("unknown", Version::name).to_owned()),
+            ];
             (labels, kind.count)
         });
         families.counters("requests", "Completed responses, by status class and HTTP version.", responses)?;
@@ -29,13 +31,5 @@ impl Collector for SiteMetrics {
         families.counters("refusals", "Requests refused as malformed, too large or too slow, by reason.", refusals)?;
         counts.files.map_or(Ok(()), |files| families.table(FileCounts::METRICS, &files))?;
         counts.visitors.map_or(Ok(()), |visitors| families.table(VisitorTotals::METRICS, &visitors))
-    }
-}
-
-fn version(version: Option<Version>) -> &'static str {
-    match version {
-        Some(Version::Http10) => "1.0",
-        Some(Version::Http11) => "1.1",
-        None => "unknown",
     }
 }

@@ -17,7 +17,7 @@ pub const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 /// Default limit of arrivals of an open loop that wait for a connection.
 pub const WAITING_MAX_DEFAULT: u64 = 1_000_000;
 /// The HTTP versions, by the names in flags, files and results.
-pub const HTTP_VERSIONS: [&str; 2] = [http_version_name(Version::Http10), http_version_name(Version::Http11)];
+pub const HTTP_VERSIONS: [&str; 2] = [Version::Http10.name(), Version::Http11.name()];
 /// The TLS versions that a load can require.
 pub const TLS_VERSIONS: [&str; 2] = ["1.2", "1.3"];
 
@@ -84,15 +84,6 @@ pub enum Spread {
     Random,
     /// Sessions are assigned in turn, and each uses one host.
     User,
-}
-
-/// The name in flags, files and results.
-#[must_use]
-pub const fn http_version_name(version: Version) -> &'static str {
-    match version {
-        Version::Http10 => "1.0",
-        Version::Http11 => "1.1",
-    }
 }
 
 impl Spread {

@@ -1,7 +1,7 @@
 //! The settings of the run, so that a result can be understood and repeated without the command that made it.
 
 use breme_base::nanos;
-use breme_load_plan::{OpenLoop, PaceStage, Settings, Shape, http_version_name};
+use breme_load_plan::{OpenLoop, PaceStage, Settings, Shape};
 use breme_load_result::{ScheduleSummary, SettingsSummary, StageSummary};
 
 use crate::run::Run;
@@ -15,7 +15,7 @@ pub(super) fn summary(run: &Run) -> SettingsSummary {
         spread: (plan.scenarios().is_some() && plan.hosts().len() > 1).then(|| settings.spread.name().to_owned()),
         address: run.host(0).addresses().get(run.host(0).preferred_address()).map(ToString::to_string),
         method: plan.method_name(),
-        http: http_version_name(settings.version).to_owned(),
+        http: settings.version.name().to_owned(),
         connections: settings.connections as u64,
         threads: run.shard_count() as u64,
         pipeline_depth: settings.pipeline_depth as u64,

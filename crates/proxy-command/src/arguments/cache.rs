@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use breme_cache::CacheSettings;
 use breme_command::units;
+use breme_http::syntax::is_token;
 
 const HEADING: &str = "Cache";
 
@@ -94,8 +95,7 @@ impl CachingFlags {
 
 /// Rejects names that no field can have.
 fn field_name(text: &str) -> Result<String, String> {
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if !text.is_empty() && text.bytes().all(is_token) {
+    if is_token(text.as_bytes()) {
         return Ok(text.to_owned());
     }
     Err(format!("{text:?} is not a header name; write one such as X-No-Cache, without a colon and a value"))
