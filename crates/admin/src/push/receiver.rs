@@ -17,13 +17,14 @@ const FILE_BYTES_MAX: u64 = 16 * 1024;
 pub struct Receiver {
     url: String,
     authorization: Option<AuthorizationFile>,
+    http_client: HttpClient,
 }
 
 impl Receiver {
     /// Reads the file once, so that an unusable one is found at the start.
     pub fn new(url: String, auth_file: Option<PathBuf>) -> Result<Self, String> {
         let authorization = auth_file.map(AuthorizationFile::new).transpose()?;
-        Ok(Self { url, authorization })
+        Ok(Self { url, authorization, http_client: HttpClient::new() })
     }
 
     pub fn url(&self) -> &str {
@@ -37,7 +38,7 @@ impl Receiver {
         let authorization = authorization.iter().map(|value| ("Authorization", value.as_str()));
         let headers = headers.iter().copied().chain(authorization);
         let headers: Vec<_> = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        let response = HttpClient::new().post(&self.url, &headers, body, WITHIN);
+        let response = self.http_client.post(&self.url, &headers, body, WITHIN);
         response.map(|response| response.status).map_err(|error| error.to_string())
     }
 }

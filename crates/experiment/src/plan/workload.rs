@@ -9,7 +9,7 @@ use breme_load_plan::{
     Arrivals, CONNECTION_COUNT_MAX, CONNECTIONS_DEFAULT, HTTP_VERSIONS, PIPELINE_DEPTH_MAX, PaceStage, Spread,
     THREAD_COUNT_MAX, TLS_VERSIONS, is_field_name,
 };
-use breme_toml::{Entry, Table, Value};
+use breme_toml::{Entry, Span, Table, Value};
 
 use super::foreign::is_command;
 use super::names::{absolute, check_name};
@@ -41,6 +41,11 @@ impl Arguments {
         // As one word, so that a value may begin with a dash.
         self.0.extend(value.map(|value| format!("{name}={value}")));
     }
+}
+
+/// Each stage as `breme load` takes it, and its place in the file.
+fn stage_texts(stages: &[At<String>]) -> impl Iterator<Item = (String, &Span)> {
+    stages.iter().flat_map(|at| at.value.split(',').map(move |text| (trim_parts(text), &at.span)))
 }
 
 /// Formats a duration exactly, as flags expect it.
@@ -207,8 +212,8 @@ impl Resolver<'_, '_> {
     /// Total duration of the stages of an open loop; none without stages.
     fn stages(&mut self, stages: &[At<String>]) -> Option<Duration> {
         let mut sum = Duration::ZERO;
-        for (text, span) in stages.iter().flat_map(|at| at.value.split(',').map(move |text| (text, &at.span))) {
-            match PaceStage::parse(&trim_parts(text)) {
+        for (text, span) in stage_texts(stages) {
+            match PaceStage::parse(&text) {
                 Ok(stage) => sum = sum.saturating_add(stage.duration),
                 Err(problem) => self.collector.note(span, problem),
             }
@@ -269,8 +274,7 @@ impl Resolver<'_, '_> {
         let rate = file.rate.as_ref().and_then(|rate| rate.value.0.per_second());
         arguments.value("--rate", rate.map(|rate| rate.to_string()));
         arguments.value("--arrivals", file.arrivals.as_ref().map(|arrivals| arrivals.value.clone()));
-        let stages: Vec<String> =
-            file.stages.0.iter().flat_map(|stage| stage.value.split(',')).map(trim_parts).collect();
+        let stages: Vec<String> = stage_texts(&file.stages.0).map(|(text, _)| text).collect();
         arguments.value("--stages", (!stages.is_empty()).then(|| stages.join(",")));
         arguments.value("--in-flight-max", count(&file.in_flight_max));
         arguments.value("--waiting-max", count(&file.waiting_max));

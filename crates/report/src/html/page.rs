@@ -62,7 +62,7 @@ pub(super) fn head(title: &str, breme_version: &str, style: &str, reload_s: Opti
     html! {
         head {
             meta charset="utf-8";
-            meta http-equiv="Content-Security-Policy" content=(policy());
+            meta http-equiv="Content-Security-Policy" content=(POLICY.as_str());
             @if let Some(seconds) = reload_s { meta http-equiv="refresh" content=(seconds); }
             meta name="viewport" content="width=device-width, initial-scale=1";
             meta name="generator" content=(format!("breme {breme_version}"));
@@ -116,14 +116,13 @@ pub(super) fn colour_choice() -> Markup {
 }
 
 /// Allows only what is in the file; charts may set styles.
-fn policy() -> String {
-    let scripts: Vec<String> =
-        [CHARTS_SCRIPT.as_str(), SCRIPT].iter().map(|script| format!("'sha256-{}'", digest(script))).collect();
+static POLICY: LazyLock<String> = LazyLock::new(|| {
+    let scripts = [CHARTS_SCRIPT.as_str(), SCRIPT].map(|script| format!("'sha256-{}'", digest(script)));
     format!(
         "default-src 'none'; script-src {}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'",
         scripts.join(" ")
     )
-}
+});
 
 fn digest(script: &str) -> String {
     STANDARD.encode(Sha256::digest(script.as_bytes()))
