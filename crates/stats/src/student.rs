@@ -31,11 +31,6 @@ const BISECTIONS: usize = 60;
 /// The probability that a variable of Student's distribution with `freedom` degrees of freedom is above `t`.
 #[must_use]
 pub fn student_p(t: f64, freedom: usize) -> f64 {
-    upper_tail(t, freedom)
-}
-
-/// P(T > t) of Student's distribution.
-pub(crate) fn upper_tail(t: f64, freedom: usize) -> f64 {
     let tail = outside(t.abs(), freedom) / 2.0;
     if t > 0.0 { tail } else { 1.0 - tail }
 }

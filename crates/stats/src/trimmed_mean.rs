@@ -65,13 +65,13 @@ impl TrimmedMean {
     /// One-sided p-value: the probability of a centre so far below `bound` if the true one is at or above it.
     #[must_use]
     pub fn p_below(&self, bound: f64) -> f64 {
-        student::upper_tail(quotient(bound - self.center, self.error), self.freedom)
+        student::student_p(quotient(bound - self.center, self.error), self.freedom)
     }
 
     /// One-sided p-value: the probability of a centre so far above `bound` if the true one is at or below it.
     #[must_use]
     pub fn p_above(&self, bound: f64) -> f64 {
-        student::upper_tail(quotient(self.center - bound, self.error), self.freedom)
+        student::student_p(quotient(self.center - bound, self.error), self.freedom)
     }
 
     fn without(sorted: &[f64], left_out: usize) -> Self {

@@ -6,7 +6,7 @@
 //! B. L. Welch: *The generalization of "Student's" problem when several different population variances are involved*,
 //! Biometrika 34 (1947) 28–35. The degrees of freedom are rounded down, which is conservative.
 
-use crate::student::upper_tail;
+use crate::student::student_p;
 
 /// One-sided p-value: the probability of means so far apart if `first` lies above `second` by at most `bound`.
 ///
@@ -25,7 +25,7 @@ pub fn welch_p_above(first: &[f64], second: &[f64], bound: f64) -> Option<f64> {
     }
     let parts = first.variance_of_mean.powi(2) / first.freedom + second.variance_of_mean.powi(2) / second.freedom;
     let freedom = (variance * variance / parts).floor().max(1.0);
-    Some(upper_tail(distance / variance.sqrt(), freedom as usize))
+    Some(student_p(distance / variance.sqrt(), freedom as usize))
 }
 
 struct Moments {

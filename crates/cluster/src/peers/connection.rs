@@ -72,7 +72,7 @@ impl Service<Uri> for Connector {
     }
 }
 
-trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(super) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
@@ -80,7 +80,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 pub(super) struct Stream(Box<dyn Io>);
 
 impl Stream {
-    pub(super) fn new(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Self {
+    pub(super) fn new(stream: impl Io + 'static) -> Self {
         Self(Box::new(stream))
     }
 }

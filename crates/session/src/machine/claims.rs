@@ -50,8 +50,7 @@ impl Machine {
 
     pub(crate) fn take_burial(&mut self, at: Moment, key: SessionKey, response: &EngineResponse) {
         if matches!(response, EngineResponse::Committed(_)) {
-            self.end_queue_absent(key);
-            self.remove_session(key);
+            self.end_absent(key);
         } else {
             self.pause_session(at, key);
         }

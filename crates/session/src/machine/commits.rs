@@ -272,15 +272,14 @@ impl Machine {
             CommitKind::HandOver { from, call, to } => {
                 self.statistics.given += 1;
                 self.answer_hand_over(from, call, HandOverAnswer::Given { sequence, record });
-                self.set_phase(key, Phase::Elsewhere { owner: to, until: at.now + self.settings.remember_elsewhere });
+                self.set_elsewhere(at, key, to);
             }
             CommitKind::Free => {
                 self.count_freed();
                 self.set_phase(key, Phase::Unread);
             }
             CommitKind::End | CommitKind::Rotate => {
-                self.end_queue_absent(key);
-                self.remove_session(key);
+                self.end_absent(key);
             }
         }
         self.advance(at, key);

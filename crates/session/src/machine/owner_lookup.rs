@@ -38,8 +38,7 @@ impl Machine {
             let record = self.new_record(at);
             self.bury(at, key, Sequence::ABSENT, &record);
         } else {
-            self.end_queue_absent(key);
-            self.remove_session(key);
+            self.end_absent(key);
         }
     }
 
@@ -59,8 +58,7 @@ impl Machine {
         }
         match record.state {
             SessionState::Ended | SessionState::Rotated => {
-                self.end_queue_absent(key);
-                self.remove_session(key);
+                self.end_absent(key);
             }
             SessionState::Free => self.take_up(at, key, sequence, record),
             SessionState::Owned(owner) if !self.rules.serves_after_commit && self.myself() == Some(owner) => {
@@ -97,7 +95,7 @@ impl Machine {
     fn leave_to(&mut self, at: Moment, key: SessionKey, owner: Owner) {
         let wanted = self.sessions.get_mut(&key).and_then(|session| session.wanted.take());
         self.refuse_wanted(wanted);
-        self.set_phase(key, Phase::Elsewhere { owner, until: at.now + self.settings.remember_elsewhere });
+        self.set_elsewhere(at, key, owner);
         self.advance(at, key);
     }
 }

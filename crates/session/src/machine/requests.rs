@@ -130,13 +130,14 @@ impl Machine {
         self.outputs.push(Output::Release { request, outcome });
     }
 
-    /// There is no such session: ends the requests that wait for it.
-    pub(crate) fn end_queue_absent(&mut self, key: SessionKey) {
+    /// There is no such session: ends the requests that wait for it, and removes it.
+    pub(crate) fn end_absent(&mut self, key: SessionKey) {
         for request in self.take_queue(key) {
             self.statistics.absent += 1;
             self.forget(request);
             self.outputs.push(Output::Absent { request });
         }
+        self.remove_session(key);
     }
 
     pub(crate) fn take_queue(&mut self, key: SessionKey) -> std::collections::VecDeque<RequestNumber> {

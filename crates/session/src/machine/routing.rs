@@ -33,7 +33,7 @@ impl Machine {
     pub(crate) fn end_awaiting(&mut self, at: Moment, key: SessionKey) {
         let Some(session) = self.sessions.get(&key) else { return };
         if let Phase::AwaitingNode { owner, .. } = session.phase {
-            self.set_phase(key, Phase::Elsewhere { owner, until: at.now + self.settings.remember_elsewhere });
+            self.set_elsewhere(at, key, owner);
         }
         self.advance(at, key);
     }
@@ -77,7 +77,7 @@ impl Machine {
         if let Some(session) = self.sessions.get_mut(&key) {
             session.tries = 0;
         }
-        self.set_phase(key, Phase::Elsewhere { owner, until: at.now + self.settings.remember_elsewhere });
+        self.set_elsewhere(at, key, owner);
         for request in queue {
             self.forward(at, request, owner.node);
         }

@@ -165,6 +165,11 @@ impl Machine {
         session.phase = phase;
     }
 
+    /// Another node owns it, as far as is known.
+    pub(crate) fn set_elsewhere(&mut self, at: Moment, key: SessionKey, owner: Owner) {
+        self.set_phase(key, Phase::Elsewhere { owner, until: at.now + self.settings.remember_elsewhere });
+    }
+
     pub(crate) fn remove_session(&mut self, key: SessionKey) {
         if let Some(session) = self.sessions.remove(&key) {
             self.owned -= usize::from(matches!(session.phase, Phase::Owned(_)));

@@ -98,29 +98,24 @@ pub(crate) async fn read_submission(
 ) -> Result<Submission, Problem> {
     let media_type = headers.get(CONTENT_TYPE).map_or(&b""[..], |value| essence(value.as_bytes()));
     let is = |other: &str| media_type.eq_ignore_ascii_case(other.as_bytes());
-    let mut submission = match () {
-        () if is(FORM) => {
-            let form = read_form(body, page_bytes_max * FORM_FACTOR + FORM_BYTES_BESIDES).await?;
-            from_form(form, headers)?
-        }
-        () if is(JSON) => {
-            let bytes = read_body(body, page_bytes_max * 2 + FORM_BYTES_BESIDES).await?;
-            let Json { text, fields, comment, author } = serde_json::from_slice(&bytes).map_err(|error| {
-                Problem::bad_request(format!(
-                    "Expected {{\"text\": \"…\", \"fields\": {{…}}, \"comment\": \"…\"}}: {error}."
-                ))
-            })?;
-            Submission { content: Content { text, fields, redirect: None }, comment, author, ..Submission::default() }
-        }
-        () if is("multipart/form-data") => {
-            let detail = "Send a text as application/x-www-form-urlencoded, application/json or text/markdown.";
-            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
-        }
-        _ => {
-            let bytes = read_body(body, page_bytes_max + FORM_BYTES_BESIDES).await?;
-            let text = String::from_utf8(bytes.into()).map_err(|_| Problem::bad_request("The text is not UTF-8."))?;
-            Submission { content: from_markdown(&text), ..Submission::default() }
-        }
+    let mut submission = if is(FORM) {
+        let form = read_form(body, page_bytes_max * FORM_FACTOR + FORM_BYTES_BESIDES).await?;
+        from_form(form, headers)?
+    } else if is(JSON) {
+        let bytes = read_body(body, page_bytes_max * 2 + FORM_BYTES_BESIDES).await?;
+        let Json { text, fields, comment, author } = serde_json::from_slice(&bytes).map_err(|error| {
+            Problem::bad_request(format!(
+                "Expected {{\"text\": \"…\", \"fields\": {{…}}, \"comment\": \"…\"}}: {error}."
+            ))
+        })?;
+        Submission { content: Content { text, fields, redirect: None }, comment, author, ..Submission::default() }
+    } else if is("multipart/form-data") {
+        let detail = "Send a text as application/x-www-form-urlencoded, application/json or text/markdown.";
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
+    } else {
+        let bytes = read_body(body, page_bytes_max + FORM_BYTES_BESIDES).await?;
+        let text = String::from_utf8(bytes.into()).map_err(|_| Problem::bad_request("The text is not UTF-8."))?;
+        Submission { content: from_markdown(&text), ..Submission::default() }
     };
     let mut query = query(uri);
     if let Some(comment) = query.remove("comment") {
