@@ -123,6 +123,7 @@ const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
     ("runner", &["testkit"]),
     ("sim", &["testkit"]),
     ("session", &["sim"]),
+    ("cluster", &["testkit"]),
     ("origin", &["sim", "testkit", "sys"]),
     ("load", &["sim", "testkit", "origin"]),
     ("proxy", &["sim", "testkit", "origin", "load", "load-plan", "driver"]),

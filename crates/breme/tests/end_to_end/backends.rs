@@ -5,13 +5,13 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use breme_testkit::reserved_address;
 
-use crate::harness::{PATIENCE, POLL_PAUSE, Site, get, wait_until};
+use crate::harness::{PATIENCE, POLL_PAUSE, Site, get, wait_accepting};
 
 /// A server with the responses of the conformance cases, as far as its implementation supports them.
 pub(crate) enum Backend {
@@ -114,10 +114,6 @@ fn folder() -> tempfile::TempDir {
     let folder = builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755)).tempdir().unwrap();
     pages(folder.path());
     folder
-}
-
-fn wait_accepting(name: &str, address: SocketAddr) {
-    wait_until(&format!("{name} does not accept on {address}"), || TcpStream::connect(address).is_ok());
 }
 
 fn nginx() -> Peer {

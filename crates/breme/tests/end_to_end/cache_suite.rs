@@ -3,14 +3,13 @@
 //! Exactly these must fail, on all drivers.
 
 use std::collections::BTreeSet;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
 
 use breme_testkit::reserved_address;
 
-use crate::harness::{DRIVERS, PATIENCE, Site, run};
+use crate::harness::{DRIVERS, Site, run, wait_accepting};
 
 /// Of 157 and 86 cases in this version of the suite, the newest published package. (The newest commit of its repository
 /// has changed several of the cases below; docs/CACHE.md has the results of both.)
@@ -52,11 +51,7 @@ impl Origin {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        let begun = Instant::now();
-        while TcpStream::connect(address).is_err() {
-            assert!(begun.elapsed() < PATIENCE, "the suite's server does not accept on {address}");
-            std::thread::yield_now();
-        }
+        wait_accepting("the suite's server", address);
         Self { child, address, _folder: folder }
     }
 }

@@ -241,7 +241,7 @@ impl Nginx {
         let path = folder.path().join("nginx.conf");
         fs::write(&path, configuration).unwrap();
         let child = Command::new("nginx").arg("-c").arg(&path).arg("-p").arg(folder.path()).spawn().unwrap();
-        wait_until(&format!("nginx does not accept on {address}"), || TcpStream::connect(address).is_ok());
+        wait_accepting("nginx", address);
         Self { child, address, _folder: folder }
     }
 }
@@ -337,6 +337,10 @@ pub(crate) fn wait_until(otherwise: &str, mut is_so: impl FnMut() -> bool) {
         assert!(begun.elapsed() < PATIENCE, "{otherwise}");
         std::thread::sleep(POLL_PAUSE);
     }
+}
+
+pub(crate) fn wait_accepting(name: &str, address: SocketAddr) {
+    wait_until(&format!("{name} does not accept on {address}"), || TcpStream::connect(address).is_ok());
 }
 
 /// A folder with pages.

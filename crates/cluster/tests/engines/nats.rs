@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 
 use crate::contract::{self, execute, read, session, set};
-use crate::nats_engine::{PATIENCE, connect, limit_stream};
+use crate::nats_engine::{PATIENCE, connect, limit_stream, retry};
 use crate::nats_servers::{NatsServers, StorageLimit};
 
 /// An election refuses changes for 4 to 9 s; what is refused for longer has reached a limit.
@@ -17,14 +17,11 @@ const FITTING: usize = 7;
 
 /// Waits until the register has this value: a leader that thaws may show an older one. Returns its sequence.
 async fn until_read(engine: &NatsEngine, register: Register, value: &Bytes) -> Sequence {
-    let begun = Instant::now();
-    loop {
-        match read(engine, register).await {
-            Some((sequence, found)) if found == value => return sequence,
-            found => assert!(begun.elapsed() < PATIENCE, "{register} is at {:?}", found.map(|(sequence, _)| sequence)),
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    retry(async || match read(engine, register).await {
+        Some((sequence, found)) if found == value => Ok(sequence),
+        found => Err(format!("{register} is at {:?}", found.map(|(sequence, _)| sequence))),
+    })
+    .await
 }
 
 /// Commits a value. An attempt whose outcome was unknown may have been the commit.

@@ -1,5 +1,6 @@
 //! The engine on the servers of a test, and the limits of its streams.
 
+use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::{self, stream::Config};
@@ -18,10 +19,15 @@ const CLUSTER: &str = "test";
 /// The servers need some time to elect leaders.
 pub(crate) async fn connect(servers: &NatsServers) -> NatsEngine {
     let settings = NatsSettings { servers: servers.addresses(), cluster: NodeName::new(CLUSTER).unwrap(), replicas: 3 };
+    retry(async || NatsEngine::connect(&settings).await).await
+}
+
+/// Repeats an attempt until it succeeds.
+pub(crate) async fn retry<T, E: Display>(mut attempt: impl AsyncFnMut() -> Result<T, E>) -> T {
     let begun = Instant::now();
     loop {
-        match NatsEngine::connect(&settings).await {
-            Ok(engine) => return engine,
+        match attempt().await {
+            Ok(value) => return value,
             Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
         }
         sleep(PAUSE).await;
@@ -30,11 +36,7 @@ pub(crate) async fn connect(servers: &NatsServers) -> NatsEngine {
 
 /// Limits a stream of sessions to what it holds and this many bytes more; none removes the limit.
 pub(crate) async fn limit_stream(servers: &NatsServers, shard: u8, room: Option<u64>) {
-    let begun = Instant::now();
-    while let Err(error) = try_limit(servers, shard, room).await {
-        assert!(begun.elapsed() < PATIENCE, "{error}");
-        sleep(PAUSE).await;
-    }
+    retry(async || try_limit(servers, shard, room).await).await;
 }
 
 async fn try_limit(servers: &NatsServers, shard: u8, room: Option<u64>) -> Result<(), async_nats::Error> {

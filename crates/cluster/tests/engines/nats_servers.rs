@@ -1,12 +1,14 @@
 //! A cluster of three NATS servers on loopback, for a test.
 
+use std::array;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use breme_testkit::reserved_address;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 const SERVERS: usize = 3;
@@ -48,7 +50,8 @@ impl NatsServers {
 
     pub(crate) fn start_within(limit: StorageLimit) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let [client_ports, cluster_ports, monitor_ports] = free_ports();
+        let ports: [[u16; SERVERS]; 3] = array::from_fn(|_| array::from_fn(|_| reserved_address().port()));
+        let [client_ports, cluster_ports, monitor_ports] = ports;
         let routes: Vec<String> = cluster_ports.iter().map(|port| format!("nats://127.0.0.1:{port}")).collect();
         let servers = (0..SERVERS).map(|number| {
             let [client_port, cluster_port, monitor_port] =
@@ -181,11 +184,4 @@ fn program() -> PathBuf {
     let program = target.join("nats/nats-server");
     assert!(program.exists(), "{} is missing; `cargo xtask packages` installs it", program.display());
     program
-}
-
-/// Reserved together, so that none is picked twice.
-fn free_ports<const SETS: usize>() -> [[u16; SERVERS]; SETS] {
-    let listeners: [[TcpListener; SERVERS]; SETS] =
-        std::array::from_fn(|_| std::array::from_fn(|_| TcpListener::bind("127.0.0.1:0").unwrap()));
-    listeners.map(|set| set.map(|listener| listener.local_addr().unwrap().port()))
 }
