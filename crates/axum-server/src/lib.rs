@@ -4,12 +4,14 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use axum::Router;
 use axum::body::Body;
 pub use axum::response::Response;
+use breme_sys::ignore_handshakes;
 use http::Request;
 pub use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -67,6 +69,9 @@ impl Default for Limits {
 /// Pause after a failed accept: file descriptors or memory are short.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// Timeout of the head of a request on a connection that was in the backlog when the server was stopped.
+const LATE_HEAD_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// A listening socket, with the TLS of its connections.
 #[derive(Debug)]
 pub struct Listener {
@@ -110,49 +115,96 @@ pub async fn serve(
 ) -> bool {
     let permits = Arc::new(Semaphore::new(limits.connections_max));
     let graceful = Arc::new(GracefulShutdown::new());
-    let mut acceptors = JoinSet::new();
-    for listener in listeners {
-        let (application, permits, graceful) = (application.clone(), Arc::clone(&permits), Arc::clone(&graceful));
-        acceptors.spawn(accept(listener, application, limits, permits, graceful));
-    }
-    end.await;
-    acceptors.shutdown().await;
-    let Some(graceful) = Arc::into_inner(graceful) else { return false };
-    timeout(limits.drain_timeout, graceful.shutdown()).await.is_ok()
-}
-
-/// The accept loop of a listener.
-async fn accept(
-    listener: Listener,
-    application: impl Application,
-    limits: Limits,
-    permits: Arc<Semaphore>,
-    graceful: Arc<GracefulShutdown>,
-) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(limits.head_timeout).max_buf_size(limits.head_bytes_max);
-    let tls = listener.tls.map(TlsAcceptor::from);
-    loop {
-        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
-        let (stream, peer) = match listener.socket.accept().await {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                if !is_connection_error(&error) {
-                    sleep(ACCEPT_PAUSE).await;
-                }
-                continue;
-            }
-        };
-        let _ = stream.set_nodelay(true); // a failure only costs latency
-        let connection = AcceptedConnection {
+    let acceptor = |Listener { socket, tls }| {
+        Arc::new(Acceptor {
+            socket,
+            tls: tls.map(TlsAcceptor::from),
+            handshake_timeout: limits.handshake_timeout,
             http: http.clone(),
             application: application.clone(),
-            peer: peer.ip(),
-            watcher: graceful.watcher(),
-            permit,
-        };
-        tokio::spawn(connection.serve(stream, tls.clone(), limits.handshake_timeout));
+            permits: Arc::clone(&permits),
+            graceful: Arc::clone(&graceful),
+        })
+    };
+    let acceptors: Vec<_> = listeners.into_iter().map(acceptor).collect();
+    let mut loops: JoinSet<()> = acceptors.iter().map(|acceptor| Arc::clone(acceptor).run()).collect();
+    end.await;
+    acceptors.iter().for_each(|acceptor| ignore_handshakes(&acceptor.socket));
+    loops.shutdown().await;
+    let late = acceptors.iter().flat_map(|acceptor| acceptor.empty_backlog()).collect::<JoinSet<()>>();
+    drop(acceptors);
+    let Some(graceful) = Arc::into_inner(graceful) else { return false };
+    let all = async {
+        graceful.shutdown().await;
+        late.join_all().await;
+    };
+    timeout(limits.drain_timeout, all).await.is_ok()
+}
+
+/// A listening socket, and what its connections need.
+struct Acceptor<A> {
+    socket: TcpListener,
+    tls: Option<TlsAcceptor>,
+    handshake_timeout: Duration,
+    http: http1::Builder,
+    application: A,
+    permits: Arc<Semaphore>,
+    graceful: Arc<GracefulShutdown>,
+}
+
+impl<A: Application> Acceptor<A> {
+    async fn run(self: Arc<Self>) {
+        loop {
+            let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else { return };
+            match self.socket.accept().await {
+                Ok((stream, peer)) => {
+                    let watcher = Some(self.graceful.watcher());
+                    tokio::spawn(self.serve(self.http.clone(), watcher, stream, peer, permit));
+                }
+                Err(error) if is_connection_error(&error) => {}
+                Err(_) => sleep(ACCEPT_PAUSE).await,
+            }
+        }
     }
+
+    /// Connections in the backlog are established: closing the socket would reset them. Each has one request. Tokio may
+    /// not know yet that they are there, so the socket itself is asked.
+    fn empty_backlog(&self) -> Vec<impl Future<Output = ()> + use<A>> {
+        let mut late = Vec::new();
+        let Ok(socket) = self.socket.as_fd().try_clone_to_owned().map(std::net::TcpListener::from) else { return late };
+        let mut http = self.http.clone();
+        http.keep_alive(false).header_read_timeout(LATE_HEAD_TIMEOUT);
+        while let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
+            match socket.accept().and_then(non_blocking) {
+                Ok((stream, peer)) => late.push(self.serve(http.clone(), None, stream, peer, permit)),
+                Err(error) if is_connection_error(&error) => {}
+                Err(_) => break,
+            }
+        }
+        late
+    }
+
+    /// A connection without a watcher is not closed before it has sent a request.
+    fn serve(
+        &self,
+        http: http1::Builder,
+        watcher: Option<Watcher>,
+        stream: TcpStream,
+        peer: SocketAddr,
+        permit: OwnedSemaphorePermit,
+    ) -> impl Future<Output = ()> + use<A> {
+        let _ = stream.set_nodelay(true); // a failure only costs latency
+        let connection =
+            AcceptedConnection { http, application: self.application.clone(), peer: peer.ip(), watcher, permit };
+        connection.serve(stream, self.tls.clone(), self.handshake_timeout)
+    }
+}
+
+fn non_blocking((stream, peer): (std::net::TcpStream, SocketAddr)) -> io::Result<(TcpStream, SocketAddr)> {
+    stream.set_nonblocking(true)?;
+    Ok((TcpStream::from_std(stream)?, peer))
 }
 
 /// Whether only the new connection failed, so that the next accept may succeed at once (accept(2)).
@@ -171,7 +223,7 @@ struct AcceptedConnection<A> {
     http: http1::Builder,
     application: A,
     peer: IpAddr,
-    watcher: Watcher,
+    watcher: Option<Watcher>,
     permit: OwnedSemaphorePermit,
 }
 
@@ -186,7 +238,11 @@ impl<A: Application> AcceptedConnection<A> {
             },
         };
         let service = service(self.application, self.peer);
-        let _ = self.watcher.watch(self.http.serve_connection(TokioIo::new(stream), service)).await;
+        let connection = self.http.serve_connection(TokioIo::new(stream), service);
+        let _ = match self.watcher {
+            Some(watcher) => watcher.watch(connection).await,
+            None => connection.await,
+        };
         drop(self.permit);
     }
 }
@@ -201,4 +257,37 @@ fn service(
         let application = Arc::clone(&application);
         async move { Ok(application.respond(request, peer).await) }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+
+    #[derive(Clone)]
+    struct Greeting;
+
+    impl Application for Greeting {
+        async fn respond(&self, _: Request<Incoming>, _: IpAddr) -> Response {
+            Response::new("good morning".into())
+        }
+    }
+
+    #[test]
+    fn connections_in_the_backlog_are_served_before_the_end() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let mut client = runtime.block_on(async {
+            let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+            let mut client = std::net::TcpStream::connect(listener.address().unwrap()).unwrap();
+            client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+            // The end is reached before the accept loop has begun.
+            assert!(serve(vec![listener], Greeting, Limits::default(), std::future::ready(())).await);
+            client
+        });
+        let mut response = String::new();
+        client.read_to_string(&mut response).unwrap();
+        assert!(response.starts_with("HTTP/1.1 200 OK\r\n") && response.ends_with("good morning"), "{response}");
+        assert!(response.contains("connection: close"), "{response}");
+    }
 }

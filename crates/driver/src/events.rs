@@ -202,6 +202,7 @@ impl EventLoop {
         // Connections in the backlog are established: closing the listener would reset them.
         let backlog = engine.settings().backlog as usize;
         for listener in &mut self.listeners {
+            listener.socket.ignore_handshakes();
             listener.is_pending = true;
             // On stop, a shortage of descriptors is final.
             let _ = listener.accept(engine, backlog, usize::MAX);

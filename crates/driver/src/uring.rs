@@ -392,7 +392,10 @@ impl UringLoop {
         if engine.control().stop_mode() != StopMode::Drain || engine.is_stopping() {
             return; // an abort ends the loop by itself
         }
-        self.is_draining = true;
+        if !self.is_draining {
+            self.is_draining = true;
+            self.listeners.iter().for_each(|listener| listener.socket.ignore_handshakes());
+        }
         self.update_accepting(engine);
         if self.listeners.iter().all(|listener| listener.accepting == Receive::Idle) {
             self.admit(engine);

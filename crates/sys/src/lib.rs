@@ -50,7 +50,7 @@ pub use descriptors::{
     raise_descriptor_limit,
 };
 pub use files::read_bounded;
-pub use listener::ListeningSocket;
+pub use listener::{ListeningSocket, ignore_handshakes};
 pub use memory::{limit_retained_memory, trim_heap};
 pub use precise_wait::{set_min_timer_slack, wait_until_readable};
 pub use resolver::resolve;

@@ -108,6 +108,15 @@ impl ListeningSocket {
         Ok((socket.into(), Some(peer)))
     }
 
+    /// Ignores SYN segments from now on, so that the backlog can be emptied before the socket is closed: closing resets
+    /// what waits there. A client whose SYN is ignored repeats it after 1 s. Only TCP on Linux; elsewhere a connection
+    /// that arrives between the last accept and the close is reset.
+    pub fn ignore_handshakes(&self) {
+        if self.file.is_none() {
+            ignore_handshakes(&self.socket);
+        }
+    }
+
     /// The peer's address of a connection that was accepted here, which only TCP has.
     ///
     /// # Errors
@@ -126,6 +135,31 @@ impl AsFd for ListeningSocket {
         self.socket.as_fd()
     }
 }
+
+/// [`ListeningSocket::ignore_handshakes`], of any listening socket of TCP.
+#[cfg(target_os = "linux")]
+pub fn ignore_handshakes(socket: impl AsFd) {
+    use libc::{BPF_ABS, BPF_ALU, BPF_AND, BPF_B, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET};
+    use socket2::SockFilter;
+    /// Position of the flags in the TCP header, where the kernel starts a filter (RFC 9293, 3.1).
+    const FLAGS_AT: u32 = 13;
+    const SYN: u32 = 0x02;
+    const ACK: u32 = 0x10;
+    let instruction = |code: u32, if_true, if_false, operand| SockFilter::new(code as u16, if_true, if_false, operand);
+    // Segments with other flags complete handshakes that have begun.
+    let filter = [
+        instruction(BPF_LD | BPF_B | BPF_ABS, 0, 0, FLAGS_AT),
+        instruction(BPF_ALU | BPF_AND | BPF_K, 0, 0, SYN | ACK),
+        instruction(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, SYN),
+        instruction(BPF_RET | BPF_K, 0, 0, 0),
+        instruction(BPF_RET | BPF_K, 0, 0, u32::MAX),
+    ];
+    // Without the filter, stopping still works; a connection may be reset.
+    let _ = SockRef::from(&socket).attach_filter(&filter);
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn ignore_handshakes(_: impl AsFd) {}
 
 fn internet_address(address: Option<SocketAddr>) -> io::Result<SocketAddr> {
     address.ok_or_else(|| io::ErrorKind::ConnectionAborted.into())
@@ -218,6 +252,7 @@ mod tests {
     use std::os::unix::net::{UnixListener, UnixStream};
 
     use super::*;
+    use crate::socket::connect_outcome;
 
     fn anywhere() -> Address {
         SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()
@@ -269,6 +304,34 @@ mod tests {
         assert!(accepted.nodelay().unwrap());
         let nothing = accepted.read(&mut [0]).map_err(|error| error.kind());
         assert_eq!(nothing, Err(io::ErrorKind::WouldBlock));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn handshakes_are_ignored_and_connections_go_on() {
+        let listener = ListeningSocket::bind(&Address::from(breme_testkit::reserved_address()), 16).unwrap();
+        let address = listener.address().unwrap();
+        let mut early = TcpStream::connect(address.tcp().unwrap()).unwrap();
+        listener.ignore_handshakes();
+        let late = connect(&address).unwrap();
+        let (socket, peer) = listener.accept().unwrap();
+        assert_eq!(peer, Some(early.local_addr().unwrap()));
+        assert_eq!(kind(listener.accept()), Some(io::ErrorKind::WouldBlock));
+        early.write_all(b"hi").unwrap();
+        let mut accepted = TcpStream::from(socket);
+        accepted.set_nonblocking(false).unwrap();
+        let mut received = [0; 2];
+        accepted.read_exact(&mut received).unwrap();
+        // It has never been established, so it is refused and not reset.
+        assert!(connect_outcome(&late).is_none());
+        drop(listener);
+        let outcome = loop {
+            if let Some(outcome) = connect_outcome(&late) {
+                break outcome;
+            }
+            std::thread::yield_now();
+        };
+        assert_eq!(kind(outcome), Some(io::ErrorKind::ConnectionRefused));
     }
 
     #[test]

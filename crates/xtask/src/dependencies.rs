@@ -33,7 +33,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("proxy", &["base", "node", "http", "http1", "server", "cache", "balance"]),
     ("link", &["base", "node"]),
     // applications: ordinary axum services
-    ("axum-server", &[]),
+    ("axum-server", &["sys"]),
     ("wiki-database", &[]),
     ("wiki", &["axum-server", "base", "http", "wiki-database"]),
     ("cluster", &["base", "http", "session", "sys"]),

@@ -67,6 +67,7 @@ impl Acceptor {
         }
         if self.control.stop_mode() == StopMode::Drain {
             for index in 0..self.listeners.len() {
+                self.listeners[index].ignore_handshakes();
                 self.accept(ListenerId(index), self.backlog);
             }
         }
