@@ -169,8 +169,9 @@ impl<A: Application> Acceptor<A> {
         }
     }
 
-    /// Connections in the backlog are established: closing the socket would reset them. Each has one request. Tokio may
-    /// not know yet that they are there, so the socket itself is asked.
+    /// Connections in the backlog are established: closing the socket would reset them, as it does those beyond
+    /// [`Limits::connections_max`]. Each serves one request. Tokio may not know yet that they are there, so the socket
+    /// itself is asked.
     fn empty_backlog(&self) -> Vec<impl Future<Output = ()> + use<A>> {
         let mut late = Vec::new();
         let Ok(socket) = self.socket.as_fd().try_clone_to_owned().map(std::net::TcpListener::from) else { return late };

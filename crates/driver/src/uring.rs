@@ -392,10 +392,7 @@ impl UringLoop {
         if engine.control().stop_mode() != StopMode::Drain || engine.is_stopping() {
             return; // an abort ends the loop by itself
         }
-        if !self.is_draining {
-            self.is_draining = true;
-            self.listeners.iter().for_each(|listener| listener.socket.ignore_handshakes());
-        }
+        self.is_draining = true;
         self.update_accepting(engine);
         if self.listeners.iter().all(|listener| listener.accepting == Receive::Idle) {
             self.admit(engine);
@@ -409,6 +406,7 @@ impl UringLoop {
     fn empty_backlog<N: Node>(&self, engine: &mut Engine<N, UringBackend>) {
         let backlog = engine.settings().backlog as usize;
         for listener in &self.listeners {
+            listener.socket.ignore_handshakes();
             // On stop, a shortage of descriptors is final.
             accept_connections(&listener.socket, backlog, |socket, peer| {
                 engine.handle_accepted(socket, Accepted { listener: listener.id, peer });
