@@ -10,8 +10,8 @@ use std::time::Duration;
 use breme_base::Instant;
 
 use crate::changes::{Change, Event};
+use crate::check_state::CheckTotals;
 use crate::group_state::{GroupState, ListChange, UpstreamRecord};
-use crate::health_checks::CheckTotals;
 use crate::upstream::UpstreamTotals;
 use crate::{Group, GroupError, GroupSettings, UpstreamId, UpstreamSettings};
 

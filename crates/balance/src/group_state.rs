@@ -10,8 +10,8 @@ use sha2::{Digest, Sha256};
 
 use crate::affinity_cookies::AffinityCookies;
 use crate::changes::{ChangeLog, Event};
+use crate::check_state::CheckState;
 use crate::ejection::{Ejection, ejected_max};
-use crate::health_checks::CheckState;
 use crate::rotation::Rotation;
 use crate::settings::check_upstreams;
 use crate::snapshot::{AdmittedClients, Candidate, Member, RequestRules, Snapshot, SnapshotSlot};

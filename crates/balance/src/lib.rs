@@ -23,7 +23,7 @@
 //! | `policy`, `rotation` | the policies; the cycle of round robin |
 //! | `affinity`, `affinity_cookies` | cookies by which clients return to an upstream |
 //! | `upstream`, `latency` | what each request changes: counters and the latency estimate |
-//! | `health_checks`, `ejection`, `slow_start` | active and passive health checks; growing weights |
+//! | `health_checks`, `check_state`, `ejection`, `slow_start` | active and passive health checks; growing weights |
 //! | `control`, `changes` | new lists and draining; events for logs |
 //! | `group_state`, `snapshot` | the state behind the lock; what requests read of it |
 //!
@@ -50,6 +50,7 @@
 mod affinity;
 mod affinity_cookies;
 mod changes;
+mod check_state;
 mod choice;
 mod control;
 mod ejection;
@@ -69,12 +70,13 @@ mod upstream;
 pub use affinity::{Affinity, AffinityKey};
 pub use affinity_cookies::OwnCookie;
 pub use changes::{CHANGES_MAX, Change, EjectionReason, Event};
+pub use check_state::{CheckOutcome, CheckTotals};
 pub use choice::{Choice, Hints, NoChoice};
 pub use control::{UpstreamState, UpstreamStatus};
 pub use error::{GroupError, UPSTREAMS_MAX, WEIGHT_MAX};
 pub use group::Group;
 pub use group_state::{LEAVING_MAX, ListChange};
-pub use health_checks::{CHECKS_MAX, Check, CheckId, CheckOutcome, CheckTotals};
+pub use health_checks::{CHECKS_MAX, Check, CheckId};
 pub use settings::{EjectionSettings, GroupSettings, HealthSettings, Policy, UpstreamSettings};
 pub use status_set::{StatusSet, StatusSetError};
 pub use upstream::{UpstreamId, UpstreamOutcome, UpstreamTotals};
