@@ -19,9 +19,9 @@ use crate::file_cache::RecentEntries;
 use crate::replay_cache::ResponseCache;
 use crate::response::{Body, Response};
 use crate::router::{RouteDecision, Router};
-use crate::site::SiteState;
+use crate::site::{Site, SiteState};
 
-/// The node of one shard of a [`Site`](crate::Site).
+/// The node of one shard of a [`Site`].
 #[derive(Debug)]
 pub struct Origin {
     site: Arc<SiteState>,
@@ -34,8 +34,16 @@ pub struct Origin {
     random: Random,
 }
 
+impl Site {
+    /// The node of one shard.
+    #[must_use]
+    pub fn node(&self, shard: Shard) -> Origin {
+        Origin::new(self.state.clone(), shard)
+    }
+}
+
 impl Origin {
-    pub(crate) fn new(site: Arc<SiteState>, shard: Shard) -> Self {
+    fn new(site: Arc<SiteState>, shard: Shard) -> Self {
         let seed = site.settings.seed;
         let counts = site.counters.add_shard();
         Self {

@@ -1,14 +1,12 @@
-//! A site for its program: validated settings, and the factory of its nodes.
+//! A site for its program: validated settings, and what all shards share.
 
 use std::sync::Arc;
 
 use breme_base::WallClock;
 use breme_http::{FieldBlock, syntax};
-use breme_node::Shard;
 
 use crate::counters::{Counters, SiteCounts};
 use crate::file_cache::FileCache;
-use crate::node::Origin;
 use crate::root::Root;
 use crate::send::SharedLines;
 use crate::settings::Settings;
@@ -17,7 +15,7 @@ use crate::visitors::Visitors;
 /// A site: settings, files, visitors and counters, for any number of shards.
 #[derive(Clone, Debug)]
 pub struct Site {
-    state: Arc<SiteState>,
+    pub(crate) state: Arc<SiteState>,
 }
 
 /// What all shards share.
@@ -62,12 +60,6 @@ impl Site {
         let files = root.map(|root| FileCache::new(root, &settings));
         let counters = Counters::default();
         Ok(Self { state: Arc::new(SiteState { settings, files, visitors, counters, lines, clock }) })
-    }
-
-    /// The node of one shard.
-    #[must_use]
-    pub fn node(&self, shard: Shard) -> Origin {
-        Origin::new(self.state.clone(), shard)
     }
 
     /// Responses of all shards.
