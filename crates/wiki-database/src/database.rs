@@ -1,18 +1,15 @@
-//! What every database of the wiki does, and how it fails.
+//! What every database of the wiki does.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde_json::Value;
-use thiserror::Error;
 
+use crate::error::{DatabaseError, WriteError};
 use crate::name::Name;
-use crate::operation::OperationQueue;
+use crate::operation::{OperationQueue, Writes};
 use crate::page::{AttachmentInfo, Change, Committed, Found, Match, Page, Revision, Write};
-
-/// The writes of an import.
-pub type Writes = Box<dyn Iterator<Item = Write> + Send>;
 
 /// Pages with their history, searches, attachments, and the queues of purges.
 #[async_trait]
@@ -116,44 +113,4 @@ pub trait Database: Send + Sync {
 
     /// Checks the database: its own integrity check, and the rules of the wiki. Returns one line for each error.
     async fn verify(&self) -> Result<Vec<String>, DatabaseError>;
-}
-
-/// Why a database operation failed.
-#[derive(Debug, Error)]
-#[error("cannot {action}: {reason}")]
-pub struct DatabaseError {
-    /// The attempted action.
-    pub action: &'static str,
-    pub reason: String,
-    /// Whether a retry may succeed (the database is unreachable, busy or full).
-    pub is_temporary: bool,
-}
-
-/// Why a write was not executed.
-#[derive(Debug)]
-pub enum WriteError {
-    /// Its condition did not hold: the current state of the name.
-    Conflict(Found),
-    /// There is no such page or attachment.
-    Missing,
-    NameTaken,
-    /// The database failed. Nothing of the write was stored, unless the connection was lost at the commit.
-    Database(DatabaseError),
-}
-
-impl DatabaseError {
-    pub(crate) fn temporary(action: &'static str, reason: &str) -> Self {
-        Self { action, reason: reason.to_owned(), is_temporary: true }
-    }
-
-    /// A write to a read-only database.
-    pub(crate) fn open_read_only() -> Self {
-        Self { action: "write", reason: "it is open read-only".to_owned(), is_temporary: false }
-    }
-}
-
-impl From<DatabaseError> for WriteError {
-    fn from(error: DatabaseError) -> Self {
-        Self::Database(error)
-    }
 }

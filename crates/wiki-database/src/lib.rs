@@ -8,7 +8,7 @@
 //! | [`sqlite`], [`postgres`] | the engines |
 //! | [`keys`] | the surrogate keys of the wiki's responses, which a write queues for the caches |
 //! | `operation`, `prepared_write`, `effects` | of both engines: the queue of writes; what a write needs and causes |
-//! | `database`, `results` | the trait and its errors; of both engines: the form and the limits of results |
+//! | `database`, `error`, `results` | the trait and its errors; of both engines: the form and the limits of results |
 //! | `words` | of both engines: words and parts of titles, and how well a page matches |
 //! | [`digest`] | bytes and digests as text |
 //!
@@ -18,6 +18,7 @@
 mod database;
 pub mod digest;
 mod effects;
+mod error;
 pub mod keys;
 pub mod name;
 mod operation;
@@ -31,8 +32,10 @@ mod words;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use self::database::{Database, DatabaseError, WriteError, Writes};
+pub use self::database::Database;
+pub use self::error::{DatabaseError, WriteError};
 pub use self::keys::PURGES_QUEUED_MAX;
+pub use self::operation::Writes;
 pub use self::results::RESULTS_MAX;
 
 use self::postgres::PostgresDatabase;

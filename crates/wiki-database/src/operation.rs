@@ -5,7 +5,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::prepared_write::{Prepared, Texts};
 use super::sqlite::inversion::Inversion;
 use super::sqlite::postings::Postings;
-use crate::database::{DatabaseError, WriteError, Writes};
+use crate::error::{DatabaseError, WriteError};
 use crate::page::{Committed, Condition, Write, WriteAction};
 
 /// Limit of the operations queued for the next transaction; further ones wait.
@@ -26,6 +26,9 @@ const IMPORT_BYTES_MAX: usize = 256 << 20;
 
 /// Larger texts and attachments are prepared for a write on a blocking thread.
 const PREPARED_INLINE_BYTES_MAX: usize = 64 << 10;
+
+/// The writes of an import.
+pub type Writes = Box<dyn Iterator<Item = Write> + Send>;
 
 /// The writes of one transaction of an import.
 pub(crate) struct Import {

@@ -20,7 +20,8 @@ use deadpool_postgres::{Object, Pool};
 use serde_json::Value;
 
 use self::connections::{client, pool, within};
-use crate::database::{Database, DatabaseError};
+use crate::database::Database;
+use crate::error::DatabaseError;
 use crate::name::Name;
 use crate::operation::OperationQueue;
 use crate::page::{AttachmentInfo, Change, Found, Match, Revision};

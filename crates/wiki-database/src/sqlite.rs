@@ -43,7 +43,8 @@ use self::connection::{
     LOG_BYTES_MAX, LOG_PAGES_MAX, WRITER_CACHE_KIB, connect, database_error, failure, make_durable,
 };
 use self::writer::Writer;
-use crate::database::{Database, DatabaseError};
+use crate::database::Database;
+use crate::error::DatabaseError;
 use crate::name::Name;
 use crate::operation::OperationQueue;
 use crate::page::{AttachmentInfo, Change, Found, Match, Page, Revision};

@@ -10,8 +10,8 @@ use tokio_postgres::types::ToSql;
 
 use super::error::Error;
 use super::read::{found, number, rows, value};
-use crate::database::WriteError;
 use crate::effects::Effects;
+use crate::error::WriteError;
 use crate::keys::PURGES_QUEUED_MAX;
 use crate::name::Name;
 use crate::operation::{Operation, OperationOutcome, OperationResult};

@@ -6,7 +6,7 @@ use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, R
 
 use super::error::Error;
 use super::tls;
-use crate::database::DatabaseError;
+use crate::error::DatabaseError;
 
 /// Limit of the connections to the server.
 const CONNECTIONS_MAX: usize = 16;

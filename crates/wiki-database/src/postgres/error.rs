@@ -5,7 +5,7 @@ use std::time::Duration;
 use deadpool_postgres::PoolError;
 use tokio_postgres::error::SqlState;
 
-use crate::database::DatabaseError;
+use crate::error::DatabaseError;
 
 /// Why an operation on PostgreSQL failed.
 pub(super) enum Error {

@@ -3,7 +3,7 @@
 use deadpool_postgres::{GenericClient, Object};
 
 use super::error::failure;
-use crate::database::DatabaseError;
+use crate::error::DatabaseError;
 
 /// The steps from an empty database to the current schema; `wiki.schema` contains the number of steps done.
 const MIGRATIONS: &[&str] = &[include_str!("migrations/1.sql")];

@@ -7,7 +7,7 @@ use deadpool_postgres::{Object, Pool};
 use super::batch::Batch;
 use super::connections::within;
 use super::error::Error;
-use crate::database::WriteError;
+use crate::error::WriteError;
 use crate::operation::{Job, Operation, OperationQueue, OperationResult, batch};
 use crate::prepared_write::Texts;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use crate::database::DatabaseError;
+use crate::error::DatabaseError;
 
 /// SQLite's own cache of each connection, KiB.
 const CONNECTION_CACHE_KIB: i64 = 8 << 10;

@@ -5,7 +5,7 @@ use std::path::Path;
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::connection::failure;
-use crate::database::DatabaseError;
+use crate::error::DatabaseError;
 
 /// `PRAGMA application_id` of the wiki's files: "brwk".
 const APPLICATION: i64 = 0x6272_776b;

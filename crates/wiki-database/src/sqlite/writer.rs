@@ -13,7 +13,7 @@ use super::batch::{Batch, Changed};
 use super::cache::Pages;
 use super::connection::{IMPORT_CACHE_KIB, WRITER_CACHE_KIB, database_error};
 use super::word_index;
-use crate::database::{DatabaseError, WriteError};
+use crate::error::{DatabaseError, WriteError};
 use crate::operation::{Job, Operation, OperationQueue, OperationResult, batch};
 use crate::prepared_write::Texts;
 
