@@ -5,8 +5,6 @@ use std::time::Duration;
 use breme_base::{QuantityError, parse_duration, split_suffix};
 use thiserror::Error;
 
-use crate::schedule::Rates;
-
 pub(crate) const STAGE_COUNT_MAX: usize = 1_000;
 pub(crate) const RATE_MAX: f64 = 1e8;
 
@@ -131,7 +129,19 @@ impl Pace {
     /// The rate at this time from the start, per second.
     #[must_use]
     pub fn rate_at(&self, elapsed: Duration) -> f64 {
-        Rates::new(self).rate_at(elapsed.as_secs_f64())
+        let mut rate = self.rate;
+        let mut since = elapsed;
+        for stage in &self.stages {
+            if since < stage.duration {
+                return match stage.shape {
+                    Shape::Step => stage.rate,
+                    Shape::Ramp => rate + (stage.rate - rate) * since.div_duration_f64(stage.duration),
+                };
+            }
+            since -= stage.duration;
+            rate = stage.rate;
+        }
+        rate
     }
 
     #[must_use]
@@ -162,6 +172,14 @@ mod tests {
         let problem = |text: &str| PaceStage::parse(text).unwrap_err().to_string();
         assert!(problem("10s").contains("TIME:RATE") && problem("1:2@3").contains("TIME:RATE"));
         assert!(problem("x:1").contains("not a duration") && problem("1s:x").contains("not a rate"));
+    }
+
+    #[test]
+    fn the_rate_follows_the_stages() {
+        let stages = ["10s:100", "5s@20", "0s:7"].map(|text| PaceStage::parse(text).unwrap()).to_vec();
+        let pace = Pace { rate: 50.0, stages, arrivals: Arrivals::Even };
+        let rates = [0, 5, 10, 14, 15, 99].map(|second| pace.rate_at(Duration::from_secs(second)));
+        assert_eq!(rates, [50.0, 75.0, 20.0, 20.0, 7.0, 7.0]);
     }
 
     #[test]

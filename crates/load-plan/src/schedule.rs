@@ -73,7 +73,7 @@ impl Schedule {
 
 /// The rate over time, as straight lines.
 #[derive(Clone, Debug)]
-pub(crate) struct Rates {
+struct Rates {
     lines: Vec<RateLine>,
 }
 
@@ -89,7 +89,7 @@ struct RateLine {
 }
 
 impl Rates {
-    pub(crate) fn new(pace: &Pace) -> Self {
+    fn new(pace: &Pace) -> Self {
         let mut lines = Vec::with_capacity(pace.stages.len() + 1);
         let (mut start_s, mut start_position, mut before) = (0.0, 0.0, pace.rate);
         for stage in &pace.stages {
@@ -111,11 +111,6 @@ impl Rates {
     fn line_at(&self, second: f64) -> RateLine {
         let place = self.lines.partition_point(|line| line.start_s <= second).max(1) - 1;
         self.lines[place]
-    }
-
-    pub(crate) fn rate_at(&self, second: f64) -> f64 {
-        let line = self.line_at(second);
-        line.rate + line.slope * (second - line.start_s)
     }
 
     fn position_at(&self, nanos: u64) -> f64 {
@@ -228,14 +223,6 @@ mod tests {
     fn dues(pace: &Pace, count: u64) -> Vec<u64> {
         let mut schedule = Schedule::new(pace, 7);
         (0..count).map_while(|number| schedule.due(number)).collect()
-    }
-
-    #[test]
-    fn the_rate_follows_the_stages() {
-        let stages = vec![ramp(10.0, 100.0), step(5.0, 20.0), ramp(0.0, 7.0)];
-        let pace = Pace { rate: 50.0, stages, arrivals: Arrivals::Even };
-        let rates = [0, 5, 10, 14, 15, 99].map(|second| pace.rate_at(Duration::from_secs(second)));
-        assert_eq!(rates, [50.0, 75.0, 20.0, 20.0, 7.0, 7.0]);
     }
 
     #[test]
