@@ -14,7 +14,7 @@
 //! | | a free user |
 //! |---|---|
 //! | closed loop | claims the next request's number and sends it, after its think time |
-//! | open loop (`open_loop`) | is listed as free; an arrival takes it when it is due |
+//! | open loop (`dispatch`) | is listed as free; an arrival takes it when it is due |
 //! | with scenarios (`sessions`) | continues with the next step of its session; between sessions it is free as above |
 //!
 //! The rest is the same for both: `connections` opens, loses and closes, `exchange` sends and reads responses,
@@ -30,6 +30,7 @@
 //! - At the end (time limit, or stopped) nothing new is sent; requests in flight are waited for, for a bounded time.
 
 mod connections;
+mod dispatch;
 mod exchange;
 mod free_users;
 mod hosts;

@@ -39,7 +39,7 @@ impl Load {
         let has_work = !self.users[index as usize].window.is_empty() || self.take_next(index);
         if !has_work {
             match &self.open {
-                Some(open) if open.is_over() => return self.retire(now, index, actions),
+                Some(open) if open.is_over => return self.retire(now, index, actions),
                 Some(open) if open.connects_ahead => {}
                 Some(_) => return self.become_free(now, index, actions),
                 None => return self.retire(now, index, actions),
