@@ -187,7 +187,7 @@ fn read_profile(
         published: Vec::new(),
         models: Vec::new(),
         search: None,
-        warnings: resolved.warnings(&document),
+        warnings: resolved.warnings(&document, !left_out.is_empty()),
         combinations,
         is_random: true,
         vocabulary: Vocabulary::default(),
@@ -351,14 +351,15 @@ fn range_ends(factor: &FactorSpec) -> Option<[(String, TreeNode); 2]> {
 }
 
 impl AllResolved {
-    /// Warns of definitions that nothing uses, which are probably mistakes.
-    fn warnings(&self, document: &Document) -> Vec<String> {
+    /// Warns of definitions that nothing uses, which are probably mistakes. A subject that only the levels left out
+    /// by a profile use is none.
+    fn warnings(&self, document: &Document, omits_levels: bool) -> Vec<String> {
         if !self.is_whole {
             return Vec::new();
         }
         let factors = document.factor_names.iter().filter(|name| !self.used.contains(*name));
         let factors = factors.map(|name| format!("factor `{name}` changes nothing: ${name} is not used"));
-        let subjects = document.subjects.iter().filter(|name| !self.requested.contains(*name));
+        let subjects = document.subjects.iter().filter(|name| !omits_levels && !self.requested.contains(*name));
         factors
             .chain(subjects.map(|name| format!("subject `{name}` is never started: no workload or subject uses it")))
             .collect()
