@@ -19,6 +19,9 @@ const STEAL_MAX: f64 = 0.01;
 const FOREIGN_MAX: f64 = 0.05;
 /// Share of CPU time used by others above which there is a warning.
 const DISTURBED_MAX: f64 = 0.2;
+/// Range of a foreign generator's count, as a share of its rate × the window.
+const COUNT_SHARE_MIN: f64 = 0.6;
+const COUNT_SHARE_MAX: f64 = 1.1;
 /// Share of uncounted trials up to which they are a note, not a warning.
 const FEW_SHARE: f64 = 0.1;
 /// Limit of the different reasons of one kind in a report.
@@ -87,6 +90,7 @@ pub(crate) fn warnings(
         warnings.extend(bounds);
     }
     notes.extend(reasons(NOT_STEADY, records, unsteady_workloads));
+    warnings.extend(reasons("whose generator contradicts itself", records, contradictions));
     warnings.extend(still_changing(records));
     warnings.extend(biased(judgement));
     warnings.extend(against_the_law(judgement));
@@ -164,6 +168,21 @@ fn unsteady_workloads(record: &TrialRecord) -> Vec<String> {
         return Vec::new();
     }
     record.unsteady_workloads().map(|(name, remark)| format!("`{name}`: {remark}")).collect()
+}
+
+/// Foreign generators whose count does not follow from their rate: a pattern may match another number of the output.
+/// The window includes the generator's start, which the rate does not.
+fn contradictions(record: &TrialRecord) -> Vec<String> {
+    let contradiction = |(name, load): (&String, &WorkloadRecord)| {
+        let (count, rate) = (*load.figures.get("count")?, *load.figures.get("rate")?);
+        let expected = rate * load.window_s;
+        let is_plausible = (expected * COUNT_SHARE_MIN..=expected * COUNT_SHARE_MAX).contains(&count);
+        (!is_plausible && record.counts()).then(|| {
+            let seconds = load.window_s;
+            format!("`{name}` reports {count} responses in {seconds:.1} s, but {rate} per second; check its patterns")
+        })
+    };
+    record.workloads.iter().filter_map(contradiction).collect()
 }
 
 /// Combinations whose response time changed in the same direction at the end of most trials: their results depend on
@@ -343,6 +362,21 @@ mod tests {
         assert_eq!(bounds(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], 1), Some((3.0, 5.0)));
         assert_eq!(bounds(&[1.0, 2.0], 2), None);
         assert_eq!(bounds(&[], 3), None);
+    }
+
+    #[test]
+    fn a_count_that_contradicts_the_rate_is_reported() {
+        let reported = |count: f64, rate: f64| {
+            let figures = [("count".to_owned(), count), ("rate".to_owned(), rate)].into();
+            let load = WorkloadRecord { window_s: 2.0, figures, ..WorkloadRecord::default() };
+            contradictions(&TrialRecord { workloads: [("wrk".to_owned(), load)].into(), ..TrialRecord::default() })
+        };
+        assert_eq!(reported(2_000.0, 1_000.0), Vec::<String>::new());
+        assert!(reported(1_400.0, 1_000.0).is_empty(), "it needed 0.6 s to start");
+        let half = "`wrk` reports 1000 responses in 2.0 s, but 1000 per second; check its patterns";
+        assert_eq!(reported(1_000.0, 1_000.0), [half]);
+        assert_eq!(reported(2_400.0, 1_000.0).len(), 1);
+        assert!(contradictions(&TrialRecord::default()).is_empty());
     }
 
     #[test]
