@@ -7,7 +7,7 @@
 //! | `cargo xtask check` | checks format, width of prose, crate dependencies and documentation, runs lints, all tests and the fuzz targets, counts instructions; installs nothing |
 //! | `cargo xtask dependencies`, `width`, `fuzz [SECONDS]`, `instructions` | one of these checks |
 //! | `cargo xtask bench [NAME…] [FLAG…]` | runs experiments of `studies/peers` and prints the results |
-//! | `cargo xtask peers` | runs all of them and writes `docs/PEERS.md`; with names or flags it prints the reports |
+//! | `cargo xtask peers [NAME…]` | runs them and writes `docs/PEERS.md` from all stored runs; with flags it prints the reports |
 //! | `cargo xtask dist [ARCH…]` | builds what users install: static binaries, packages, checksums |
 //! | `cargo xtask packages` | installs the packages that tests, benchmarks and studies need |
 
@@ -42,7 +42,7 @@ Commands:
   packages        Install the packages that tests, benchmarks and studies need
   dist [ARCH…]    Build what users install into target/packages: static binaries, packages, checksums
   bench [NAME…]   Run experiments of studies/peers and print the results; flags are those of `breme run`
-  peers           Run all of them and write docs/PEERS.md; with names or flags, print the reports instead
+  peers [NAME…]   Run them and write docs/PEERS.md from all stored runs; with flags, print the reports instead
 ";
 
 fn main() -> ExitCode {
