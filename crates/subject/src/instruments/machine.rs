@@ -132,14 +132,22 @@ pub fn machine() -> breme_experiment::record::Machine {
 }
 
 fn processor() -> String {
-    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    // x86 has a name; ARM has numbers.
+    processor_of(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default())
+}
+
+/// From `/proc/cpuinfo`. In virtual machines the name may be that of all generations ("AMD EPYC"), so family and model
+/// follow. ARM has numbers only.
+fn processor_of(cpuinfo: &str) -> String {
     let value = |name: &str| {
-        let line = text.lines().find(|line| line.starts_with(name))?;
-        Some(line.split_once(':')?.1.trim().to_owned())
+        let mut fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
+        fields.find(|(field, _)| field.trim_end() == name).map(|(_, value)| value.trim().to_owned())
     };
+    let generation = || Some(format!(" (family {}, model {})", value("cpu family")?, value("model")?));
     let part = || Some(format!("CPU implementer {} part {}", value("CPU implementer")?, value("CPU part")?));
-    value("model name").or_else(part).unwrap_or_else(|| format!("{} processor", std::env::consts::ARCH))
+    value("model name")
+        .map(|name| name + &generation().unwrap_or_default())
+        .or_else(part)
+        .unwrap_or_else(|| format!("{} processor", std::env::consts::ARCH))
 }
 
 /// The kind of virtualization according to DMI; otherwise whether there is any, by the CPU flag.
@@ -169,6 +177,15 @@ fn virtualization() -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_processor_is_named_with_its_generation() {
+        let x86 = "processor\t: 0\ncpu family\t: 26\nmodel\t\t: 2\nmodel name\t: AMD EPYC\n";
+        assert_eq!(processor_of(x86), "AMD EPYC (family 26, model 2)");
+        let arm = "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n";
+        assert_eq!(processor_of(arm), "CPU implementer 0x41 part 0xd0c");
+        assert!(processor_of("").ends_with(" processor"));
+    }
 
     #[test]
     fn processor_time_is_split_by_kind() {
