@@ -25,6 +25,8 @@ use crate::control_group::{self, Group, GroupError, Hierarchy, RunFolders};
 const START_WITHIN: Duration = Duration::from_secs(20);
 /// Time limit of the keeper to kill; its own limit is slightly shorter.
 const KILL_WITHIN: Duration = Duration::from_secs(12);
+/// The standard input of a program; a minimal root file system may lack it.
+const NULL: &str = "/dev/null";
 
 /// The keeper's program: this one with a hidden command, or another.
 #[derive(Clone, Debug)]
@@ -74,6 +76,8 @@ pub enum SpawnError {
     Keeper(PathBuf),
     #[error("could not be started: there is no folder {0}")]
     NoFolder(PathBuf),
+    #[error("could not be started: there is no {NULL}, its standard input; mount /dev")]
+    NoNull,
     #[error("could not be started: {0} exists, but the interpreter in its first line does not")]
     NoInterpreter(PathBuf),
     #[error("could not be started: {0} is not an executable; a script needs a first line like #!/bin/sh")]
@@ -215,6 +219,7 @@ fn check_open_files(limits: &ResourceLimits) -> Result<(), SpawnError> {
 fn explain(errno: Option<i32>, what: String, program: PathBuf, order: &SpawnSpec) -> SpawnError {
     match errno.map(rustix::io::Errno::from_raw_os_error) {
         Some(rustix::io::Errno::NOENT) if !order.folder.is_dir() => SpawnError::NoFolder(order.folder.clone()),
+        Some(rustix::io::Errno::NOENT) if !Path::new(NULL).exists() => SpawnError::NoNull,
         Some(rustix::io::Errno::NOENT) => SpawnError::NoInterpreter(program),
         Some(rustix::io::Errno::NOEXEC) => SpawnError::NotExecutable(program),
         Some(rustix::io::Errno::INVAL) if !order.cpus.is_empty() => {
