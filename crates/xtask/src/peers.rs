@@ -117,9 +117,12 @@ fn measure(breme: &Path, name: &str, flags: &[String]) -> StepResult {
 
 /// The report of the last run of an experiment.
 fn report(breme: &Path, name: &str) -> Result<Report, String> {
+    let folder = runs().join(name);
+    // Relative, so that the commands in the document name no folder of this machine.
+    let folder = folder.strip_prefix(root()).unwrap_or(&folder);
     let in_format = |format: &str| {
         let mut command = Command::new(breme);
-        printed(command.arg("report").arg(runs().join(name)).args(["--format", format]))
+        printed(command.current_dir(root()).arg("report").arg(folder).args(["--format", format]))
     };
     let json = serde_json::from_str(&in_format("json")?).map_err(|error| format!("the report of {name}: {error}"))?;
     Ok(Report { markdown: in_format("markdown")?, json })
@@ -160,38 +163,47 @@ fn document(results: &Results<'_>) -> String {
     text
 }
 
-/// Place, time and versions.
+/// Place, time and versions. Stored runs may be of different machines and commits: all are listed.
 fn head(results: &Results<'_>) -> String {
     let heads = || results.iter().filter_map(|(_, result)| Some(&result.as_ref().ok()?.json["head"]));
-    let machine = heads().next().map_or(Value::Null, |head| head["machine"].clone());
-    let word = |key: &str| machine[key].as_str().unwrap_or("unknown").to_owned();
     let started = || heads().filter_map(|head| head["started_unix_ms"].as_u64());
     let versions = heads().filter_map(|head| head["subject_versions"].as_object());
     let versions = versions.flat_map(|versions| versions.values()).filter_map(Value::as_str);
-    let versions: BTreeSet<&str> = versions.flat_map(|version| version.split("; ")).collect();
-    let revisions: BTreeSet<String> = heads().map(|head| revision(&head["revision"])).collect();
-    let processors = machine["processors"].as_u64().unwrap_or(0);
-    let guest = machine["virtualization"].as_str().map_or_else(String::new, |kind| format!(", {kind}"));
     format!(
         "| | |\n|---|---|\n\
          | experiments started | {} to {} |\n\
          | sources | git {} |\n\
-         | machine | {}, {processors} processors{guest} |\n\
+         | machine | {} |\n\
          | kernel | {} |\n\
          | placement | servers on processor 0, generators and origins on processor 1 |\n\
          | versions | {} |\n\n",
         date(started().min()),
         date(started().max()),
-        Vec::from_iter(revisions).join(", "),
-        word("processor"),
-        word("kernel"),
-        Vec::from_iter(versions).join("<br>"),
+        distinct(heads().map(|head| revision(&head["revision"])), ", "),
+        distinct(heads().map(|head| machine(&head["machine"])), "<br>"),
+        distinct(heads().map(|head| word(&head["machine"]["kernel"]).to_owned()), "<br>"),
+        distinct(versions.flat_map(|version| version.split("; ")).map(str::to_owned), "<br>"),
     )
+}
+
+/// Each once, in order.
+fn distinct(values: impl Iterator<Item = String>, separator: &str) -> String {
+    Vec::from_iter(BTreeSet::from_iter(values)).join(separator)
+}
+
+fn word(value: &Value) -> &str {
+    value.as_str().unwrap_or("unknown")
+}
+
+fn machine(machine: &Value) -> String {
+    let processors = machine["processors"].as_u64().unwrap_or(0);
+    let guest = machine["virtualization"].as_str().map_or_else(String::new, |kind| format!(", {kind}"));
+    format!("{}, {processors} processors{guest}", word(&machine["processor"]))
 }
 
 /// The commit of a run, and whether the sources differed from it.
 fn revision(revision: &Value) -> String {
-    let commit = revision["commit"].as_str().unwrap_or("unknown");
+    let commit = word(&revision["commit"]);
     let commit = commit.get(..12).unwrap_or(commit);
     if revision["is_modified"] == true { format!("{commit} with changes") } else { commit.to_owned() }
 }
