@@ -19,9 +19,11 @@ pub fn less_is_better(quantity: &Quantity) -> Option<bool> {
         | Quantity::Pairs(_)
         | Quantity::InconsistentRatio
         | Quantity::CpuPerRequest
+        | Quantity::UserCpuPerRequest
         | Quantity::Memory
         | Quantity::MemoryGrowth
         | Quantity::GeneratorCpuPerRequest
+        | Quantity::GeneratorUserCpuPerRequest
         | Quantity::GeneratorMemory
         | Quantity::Switches => Some(true),
         Quantity::Rate

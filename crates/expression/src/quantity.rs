@@ -7,7 +7,7 @@ use thiserror::Error;
 use crate::terms::{PairCount, Quantity, TimeFigure, TimeKind};
 
 /// Quantities with a fixed name.
-const WORDS: [(&str, Quantity); 33] = [
+const WORDS: [(&str, Quantity); 35] = [
     ("rate", Quantity::Rate),
     ("offered", Quantity::OfferedRate),
     ("bytes", Quantity::ByteRate),
@@ -31,9 +31,11 @@ const WORDS: [(&str, Quantity); 33] = [
     ("shared_ids", Quantity::Pairs(PairCount::SharedIds)),
     ("unknown", Quantity::Pairs(PairCount::Unknown)),
     ("generator.cpu", Quantity::GeneratorCpuPerRequest),
+    ("generator.cpu.user", Quantity::GeneratorUserCpuPerRequest),
     ("generator.cpu_share", Quantity::GeneratorCpuShare),
     ("generator.memory", Quantity::GeneratorMemory),
     ("cpu", Quantity::CpuPerRequest),
+    ("cpu.user", Quantity::UserCpuPerRequest),
     ("cpu_share", Quantity::CpuShare),
     ("memory", Quantity::Memory),
     ("memory.growth", Quantity::MemoryGrowth),
@@ -70,7 +72,7 @@ const OTHER_WORDS: [(&str, &str); 20] = [
     ("user_gap", "gap.user"),
 ];
 
-const KNOWN: &str = "known are mean, p50, p99.9, min, max, stdev (of the response time; service.p99, connect.p99 and stale.age.p99: of the service time, the time to connect and the age of stale responses), rate, offered, bytes, errors, pass, count, failed, refused, gap, gap.user, recovery, sessions, hits.ratio, hits.by_origin, status.500, stale.count, stale.ratio, inconsistent.count, inconsistent.ratio, lost, foreign, shared_ids, unknown, generator.cpu, generator.cpu_share, generator.memory, step.NAME.p99 of a workload, and cpu, cpu_share, memory, memory.growth, threads, descriptors, descriptors.share, switches, counter.NAME of a subject";
+const KNOWN: &str = "known are mean, p50, p99.9, min, max, stdev (of the response time; service.p99, connect.p99 and stale.age.p99: of the service time, the time to connect and the age of stale responses), rate, offered, bytes, errors, pass, count, failed, refused, gap, gap.user, recovery, sessions, hits.ratio, hits.by_origin, status.500, stale.count, stale.ratio, inconsistent.count, inconsistent.ratio, lost, foreign, shared_ids, unknown, generator.cpu, generator.cpu.user, generator.cpu_share, generator.memory, step.NAME.p99 of a workload, and cpu, cpu.user, cpu_share, memory, memory.growth, threads, descriptors, descriptors.share, switches, counter.NAME of a subject";
 
 /// A name that is no quantity's, with the likely or the known ones.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -100,6 +102,7 @@ impl Quantity {
     pub fn measured_on(&self) -> MeasuredOn {
         match self {
             Self::CpuPerRequest
+            | Self::UserCpuPerRequest
             | Self::CpuShare
             | Self::Memory
             | Self::MemoryGrowth
@@ -115,7 +118,13 @@ impl Quantity {
     /// Whether it is measured on the generator's process, and so works with any generator.
     #[must_use]
     pub fn is_of_generator(&self) -> bool {
-        matches!(self, Self::GeneratorCpuPerRequest | Self::GeneratorCpuShare | Self::GeneratorMemory)
+        matches!(
+            self,
+            Self::GeneratorCpuPerRequest
+                | Self::GeneratorUserCpuPerRequest
+                | Self::GeneratorCpuShare
+                | Self::GeneratorMemory
+        )
     }
 
     /// Parses a name such as `p99.9` or `service.mean`.

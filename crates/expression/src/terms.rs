@@ -83,6 +83,8 @@ pub enum Quantity {
     /// Of a subject (or, with a workload's name, of the subject that it loads): `cpu`: CPU time per response of all
     /// workloads. Seconds.
     CpuPerRequest,
+    /// Of a subject: `cpu.user`: the part of `cpu` in user mode, without the time in the kernel. Seconds.
+    UserCpuPerRequest,
     /// Of a subject: `cpu_share`: CPUs used.
     CpuShare,
     /// Of a subject: `memory`: peak resident memory. Bytes.
@@ -101,6 +103,8 @@ pub enum Quantity {
     Counter(String),
     /// Of a workload: `generator.cpu`: CPU time of its generator per response. Seconds.
     GeneratorCpuPerRequest,
+    /// Of a workload: `generator.cpu.user`: the part of `generator.cpu` in user mode. Seconds.
+    GeneratorUserCpuPerRequest,
     /// Of a workload: `generator.cpu_share`: CPUs used by its generator.
     GeneratorCpuShare,
     /// Of a workload: `generator.memory`: peak resident memory of its generator. Bytes.

@@ -200,7 +200,9 @@ impl Quantity {
             | Self::UserGap
             | Self::Recovery
             | Self::CpuPerRequest
-            | Self::GeneratorCpuPerRequest => Unit::Seconds,
+            | Self::UserCpuPerRequest
+            | Self::GeneratorCpuPerRequest
+            | Self::GeneratorUserCpuPerRequest => Unit::Seconds,
             Self::Rate | Self::OfferedRate => Unit::PerSecond,
             Self::ByteRate => Unit::BytesPerSecond,
             Self::ErrorShare

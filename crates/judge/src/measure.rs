@@ -92,17 +92,16 @@ impl<'a> MeasureReader<'a> {
         match quantity {
             Quantity::Time { kind, figure } => self.time(of, *kind, *figure),
             Quantity::Step { step, figure } => step_time(self.workload(of)?, step, *figure),
-            Quantity::CpuPerRequest => self.per_answer(self.cpu_s(of)?),
-            Quantity::CpuShare => Ok(self.cpu_s(of)? / positive(self.record.length_s, of)?),
+            Quantity::CpuPerRequest => self.per_answer(cpu_s(self.subject(of)?)),
+            Quantity::UserCpuPerRequest => self.per_answer(user_cpu_s(self.subject(of)?)),
+            Quantity::CpuShare => Ok(cpu_s(self.subject(of)?) / positive(self.record.length_s, of)?),
             Quantity::Memory => Ok(self.subject(of)?.memory_max_bytes as f64),
             Quantity::MemoryGrowth => {
                 let subject = self.subject(of)?;
                 Ok(subject.memory_max_bytes.saturating_sub(subject.memory_begin_bytes) as f64)
             }
-            Quantity::GeneratorCpuPerRequest => {
-                let answered = positive(answered_in_trial(self.workload(of)?) as f64, of)?;
-                Ok(cpu_s(self.generator(of)?) / answered)
-            }
+            Quantity::GeneratorCpuPerRequest => self.per_answer_of(of, cpu_s(self.generator(of)?)),
+            Quantity::GeneratorUserCpuPerRequest => self.per_answer_of(of, user_cpu_s(self.generator(of)?)),
             Quantity::GeneratorCpuShare => Ok(self.workload(of)?.generator_cpu_share),
             Quantity::GeneratorMemory => Ok(self.generator(of)?.memory_max_bytes as f64),
             Quantity::Threads => Ok(self.subject(of)?.threads_max as f64),
@@ -201,8 +200,8 @@ impl<'a> MeasureReader<'a> {
         self.record.generators.get(of).ok_or_else(|| Lack::NotKept(format!("the generator of `{of}`")))
     }
 
-    fn cpu_s(&self, of: &str) -> Result<f64, Lack> {
-        self.subject(of).map(cpu_s)
+    fn per_answer_of(&self, workload: &str, amount: f64) -> Result<f64, Lack> {
+        Ok(amount / positive(answered_in_trial(self.workload(workload)?) as f64, workload)?)
     }
 
     fn per_answer(&self, amount: f64) -> Result<f64, Lack> {
@@ -213,6 +212,10 @@ impl<'a> MeasureReader<'a> {
 
 fn cpu_s(subject: &SubjectRecord) -> f64 {
     (subject.cpu_user_ns + subject.cpu_system_ns) as f64 / NS_PER_S
+}
+
+fn user_cpu_s(subject: &SubjectRecord) -> f64 {
+    subject.cpu_user_ns as f64 / NS_PER_S
 }
 
 /// Subjects are sampled for the whole trial, so their usage is divided by the responses of the whole trial, not of its
@@ -375,7 +378,12 @@ mod tests {
             ]),
             ..SubjectRecord::default()
         };
-        let generator = SubjectRecord { cpu_user_ns: 200_000_000, memory_max_bytes: 900, ..SubjectRecord::default() };
+        let generator = SubjectRecord {
+            cpu_user_ns: 150_000_000,
+            cpu_system_ns: 50_000_000,
+            memory_max_bytes: 900,
+            ..SubjectRecord::default()
+        };
         TrialRecord {
             length_s: 4.0,
             workloads: BTreeMap::from([("user".to_owned(), workload)]),
@@ -436,10 +444,12 @@ mod tests {
         check(&age(TimeFigure::Quantile(0.99)), "user", 3e-3);
         check(&Quantity::CpuPerRequest, "site", 4e-3);
         check(&Quantity::CpuPerRequest, "user", 4e-3); // of the subject that it asks
+        check(&Quantity::UserCpuPerRequest, "site", 3e-3);
         check(&Quantity::CpuShare, "site", 0.1);
         check(&Quantity::Memory, "site", 7_000.0);
         check(&Quantity::MemoryGrowth, "site", 3_000.0);
         check(&Quantity::GeneratorCpuPerRequest, "user", 2e-3);
+        check(&Quantity::GeneratorUserCpuPerRequest, "user", 1.5e-3);
         check(&Quantity::GeneratorCpuShare, "user", 0.7);
         check(&Quantity::GeneratorMemory, "user", 900.0);
         check(&Quantity::DescriptorShare, "site", 0.05);

@@ -121,6 +121,9 @@ fn wording(quantity: Option<&Quantity>, measure: &str) -> Wording {
         Quantity::Rate => of("answers", "requests per second"),
         Quantity::ByteRate => of("moves", "bytes per second"),
         Quantity::CpuPerRequest | Quantity::GeneratorCpuPerRequest => of("needs", "CPU time per request"),
+        Quantity::UserCpuPerRequest | Quantity::GeneratorUserCpuPerRequest => {
+            of("needs", "CPU time in user mode per request")
+        }
         Quantity::Memory | Quantity::MemoryGrowth | Quantity::GeneratorMemory => of("needs", "memory"),
         Quantity::Switches => of("makes", "context switches per request"),
         Quantity::Threads => of("has", "threads"),

@@ -222,7 +222,7 @@ fn with_derived(mut captured: Vec<Quantity>) -> Vec<Quantity> {
     // Measured by the instruments.
     captured.extend([Quantity::GeneratorCpuShare, Quantity::GeneratorMemory]);
     if has_count {
-        captured.push(Quantity::GeneratorCpuPerRequest);
+        captured.extend([Quantity::GeneratorCpuPerRequest, Quantity::GeneratorUserCpuPerRequest]);
     }
     captured
 }
