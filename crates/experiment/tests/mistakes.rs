@@ -695,6 +695,15 @@ fn mistakes_of_the_whole_file_are_reported() {
         let messages = messages(&text);
         assert!(messages.first().is_some_and(|message| message.starts_with(expected)), "{text}\n{messages:#?}");
     }
+    let profile = |factor: &str| messages(&GOOD.replace("design.blocks = 3", factor)).join(" | ");
+    assert_eq!(
+        profile("factor.protocol = [\"1.1\", \"1.2\"]"),
+        "line 40, column 27: the experiment has no level `1.2` of this factor; did you mean `1.1`?"
+    );
+    assert_eq!(
+        profile("factor.protocol = [\"1.1\", \"1.1\"]"),
+        "line 40, column 27: factor `protocol` has the level `1.1` twice"
+    );
     let unknown = world::read(GOOD, Some("quik")).unwrap_err().to_string();
     assert_eq!(unknown, "there is no profile `quik`; did you mean `quick`?");
 }

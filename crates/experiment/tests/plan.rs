@@ -444,6 +444,30 @@ design.blocks = 2
 }
 
 #[test]
+fn a_profile_chooses_levels_with_settings_by_name() {
+    let text = CACHE.replace("x-way = \"mine\"", "x-way = \"$server.way\"")
+        + r#"
+[factor.server.old]
+way = "mine"
+[factor.server.new]
+way = "yours"
+[factor.server.newest]
+way = "nobody's"
+[[hypothesis]]
+says = "about a level that is omitted"
+expect = "mean(user) [server=newest] < mean(user) [server=old]"
+[profile.quick]
+factor.server = ["new", "old"]
+factor.crowd = [7]
+"#;
+    let quick = world::read(&text, Some("quick")).unwrap_or_else(|faults| panic!("{faults}"));
+    let levels = |name: &str| &quick.factors.iter().find(|factor| factor.name == name).unwrap().levels;
+    assert_eq!((levels("server"), levels("crowd")), (&vec!["new".to_owned(), "old".to_owned()], &vec!["7".to_owned()]));
+    assert_eq!(quick.hypotheses, Vec::new());
+    assert!(quick.to_toml().contains("yours") && !quick.to_toml().contains("nobody's"), "{}", quick.to_toml());
+}
+
+#[test]
 fn an_experiment_without_a_quick_profile_gets_fewer_blocks_and_shorter_trials() {
     for (top, design, load, least, most, seconds) in [
         ("", "", "", 6, 12, 1.0),

@@ -1,5 +1,6 @@
 //! Factors, their levels and the combinations of levels.
 
+use breme_base::suggest_or_list;
 use breme_toml::{Collector, Entry, Table, TreeNode, Value};
 
 const FACTOR_COUNT_MAX: usize = 12;
@@ -57,7 +58,7 @@ fn factor(entry: &Entry, subjects: &[String], collector: &mut Collector) -> Opti
     let mut factor = FactorSpec { name: entry.key.clone(), entry: entry.clone(), levels: Vec::new(), range: None };
     match &entry.node.value {
         Value::List(list) => factor.levels = plain_levels(entry, list, collector)?,
-        Value::Table(table) if table.get("from").is_some_and(is_number) || table.get("to").is_some_and(is_number) => {
+        Value::Table(table) if is_range(table) => {
             factor.range = Some(range(entry, table, collector)?);
         }
         Value::Table(table) => factor.levels = named_levels(entry, table, collector)?,
@@ -74,6 +75,44 @@ fn factor(entry: &Entry, subjects: &[String], collector: &mut Collector) -> Opti
         return None;
     }
     Some(factor)
+}
+
+/// A profile with the levels that it chooses by name: where the experiment has levels with settings, a list such as
+/// `factor.server = ["nginx", "site"]` is replaced by these levels.
+pub(super) fn choose_levels(profile: &Table, base: &Table, collector: &mut Collector) -> Table {
+    let mut profile = profile.clone();
+    let section = profile.entries.iter_mut().find(|entry| entry.key == "factor");
+    if let Some(Entry { node: TreeNode { value: Value::Table(factors), .. }, .. }) = section {
+        for factor in &mut factors.entries {
+            let known = base.table("factor").iter().find(|entry| entry.key == factor.key);
+            if let Some(Value::Table(known)) = known.map(|entry| &entry.node.value)
+                && !is_range(known)
+            {
+                choose_from(known, factor, collector);
+            }
+        }
+    }
+    profile
+}
+
+fn choose_from(known: &Table, factor: &mut Entry, collector: &mut Collector) {
+    let Value::List(list) = &factor.node.value else { return };
+    let Some(names) = plain_levels(factor, list, collector) else { return };
+    let entries = names.iter().filter_map(|(name, node)| chosen(name, node, known, collector)).collect();
+    factor.node.value = Value::Table(Table { entries });
+}
+
+fn chosen(name: &str, node: &TreeNode, known: &Table, collector: &mut Collector) -> Option<Entry> {
+    let level = known.get(name);
+    if level.is_none() {
+        let hint = suggest_or_list(name, known.keys());
+        collector.note(&node.span, format!("the experiment has no level `{name}` of this factor; {hint}"));
+    }
+    level.cloned()
+}
+
+fn is_range(table: &Table) -> bool {
+    table.get("from").is_some_and(is_number) || table.get("to").is_some_and(is_number)
 }
 
 fn is_number(entry: &Entry) -> bool {

@@ -126,7 +126,7 @@ fn read_profile(
     let mut tree = base.clone();
     let chosen = profiles.iter().find(|entry| Some(entry.key.as_str()) == profile);
     if let Some(Entry { node: TreeNode { value: Value::Table(over), .. }, .. }) = chosen {
-        tree.lay_over(over, &REPLACED_WHOLE);
+        tree.lay_over(&factors::choose_levels(over, base, collector), &REPLACED_WHOLE);
     }
     let file: Option<file::File> = breme_toml::read_rest(&node_of(tree.clone()), collector);
     let subjects: Vec<String> = tree.table("subject").iter().map(|entry| entry.key.clone()).collect();
