@@ -10,6 +10,7 @@
 //! | `operation`, `prepared_write`, `effects` | of both engines: the queue of writes; what a write needs and causes |
 //! | `database`, `error`, `results` | the trait and its errors; of both engines: the form and the limits of results |
 //! | `words` | of both engines: words and parts of titles, and how well a page matches |
+//! | `inversion`, `postings` | the words of pages turned into pages of words; how such lists are encoded |
 //! | [`digest`] | bytes and digests as text |
 //!
 //! Writes are durable when they return: with SQLite in WAL mode and `synchronous=FULL`, with PostgreSQL according to
@@ -19,11 +20,13 @@ mod database;
 pub mod digest;
 mod effects;
 mod error;
+mod inversion;
 pub mod keys;
 pub mod name;
 mod operation;
 pub mod page;
 pub mod postgres;
+mod postings;
 mod prepared_write;
 mod results;
 pub mod sqlite;

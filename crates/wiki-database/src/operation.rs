@@ -3,10 +3,10 @@
 use tokio::sync::{mpsc, oneshot};
 
 use super::prepared_write::{Prepared, Texts};
-use super::sqlite::inversion::Inversion;
-use super::sqlite::postings::Postings;
 use crate::error::{DatabaseError, WriteError};
+use crate::inversion::Inversion;
 use crate::page::{Committed, Condition, Write, WriteAction};
+use crate::postings::Postings;
 
 /// Limit of the operations queued for the next transaction; further ones wait.
 const QUEUED_MAX: usize = 1024;

@@ -6,7 +6,7 @@
 //! | `batch` | the statements of a transaction |
 //! | `pending_saves` | rows that an import inserts at the end of its transaction, sorted |
 //! | `backlog` | pages whose words are indexed later, and their indexing |
-//! | `word_index`, `inversion`, `postings` | which pages contain which words; the inversion of new texts, and the encoding |
+//! | `word_index` | which pages contain which words |
 //! | `writer` | the writer thread, with group commit |
 //! | `read`, `search` | the statements of reads and searches |
 //! | `cache` | the cache of popular pages |
@@ -16,9 +16,7 @@ mod backlog;
 mod batch;
 mod cache;
 mod connection;
-pub(super) mod inversion;
 mod pending_saves;
-pub(super) mod postings;
 mod read;
 mod schema;
 mod search;

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
-use super::inversion::Inversion;
 use super::read::rows;
 use super::word_index::{self, NewSegment, next_generation};
+use crate::inversion::Inversion;
 
 /// Limits of the waiting pages and the bytes of their texts; a transaction in progress may add more.
 const PAGES_MAX: usize = 256;

@@ -12,7 +12,6 @@ use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::pending_saves::{LinkStep, PendingSaves};
-use super::postings::{Postings, PostingsIter};
 use super::read::{found, one, rows};
 use super::word_index::{NewSegment, next_generation};
 use crate::effects::Effects;
@@ -21,6 +20,7 @@ use crate::keys::PURGES_QUEUED_MAX;
 use crate::name::Name;
 use crate::operation::{Import, Operation, OperationOutcome, OperationResult};
 use crate::page::{ChangeKind, Committed, Condition, Content, Write, WriteAction};
+use crate::postings::{Postings, PostingsIter};
 use crate::prepared_write::{Derived, Indexed, Prepared, State, holds};
 use crate::results::clamp;
 use crate::words::{fold, index_grams};

@@ -15,9 +15,9 @@ use std::ops::Range;
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
-use super::inversion::Inversion;
-use super::postings::{Postings, PostingsIter};
 use super::read::{one, rows};
+use crate::inversion::Inversion;
+use crate::postings::{Postings, PostingsIter};
 
 /// Number of segments of the same size class that are merged.
 const MERGED_SEGMENTS: usize = 8;

@@ -4,7 +4,7 @@ use std::hash::BuildHasher;
 
 use hashbrown::HashTable;
 
-use super::postings::Postings;
+use crate::postings::Postings;
 use crate::words::each_index_word;
 
 /// The words of some pages, each with the pages that contain it.
@@ -120,7 +120,7 @@ fn text_of<'a>(words: &[Word], texts: &'a str, place: u32) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sqlite::postings::PostingsIter;
+    use crate::postings::PostingsIter;
 
     #[test]
     fn each_word_has_the_pages_with_it_in_the_name_or_the_text() {
