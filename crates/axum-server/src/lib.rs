@@ -23,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service;
 
@@ -50,8 +50,6 @@ pub struct Limits {
     pub head_timeout: Duration,
     /// Limit of the head of a request, in bytes.
     pub head_bytes_max: usize,
-    /// How long requests may take after the server has been stopped.
-    pub drain_timeout: Duration,
 }
 
 impl Default for Limits {
@@ -61,7 +59,6 @@ impl Default for Limits {
             handshake_timeout: Duration::from_secs(10),
             head_timeout: Duration::from_secs(30),
             head_bytes_max: 32 * 1024,
-            drain_timeout: Duration::from_secs(30),
         }
     }
 }
@@ -106,12 +103,12 @@ impl Listener {
 }
 
 /// Serves until `end`; then stops listening and completes the requests in progress. Returns whether all were completed
-/// within [`Limits::drain_timeout`].
+/// by the instant that `end` returns.
 pub async fn serve(
     listeners: Vec<Listener>,
     application: impl Application,
     limits: Limits,
-    end: impl Future<Output = ()>,
+    end: impl Future<Output = Instant>,
 ) -> bool {
     let permits = Arc::new(Semaphore::new(limits.connections_max));
     let graceful = Arc::new(GracefulShutdown::new());
@@ -130,7 +127,7 @@ pub async fn serve(
     };
     let acceptors: Vec<_> = listeners.into_iter().map(acceptor).collect();
     let mut loops: JoinSet<()> = acceptors.iter().map(|acceptor| Arc::clone(acceptor).run()).collect();
-    end.await;
+    let deadline = end.await;
     acceptors.iter().for_each(|acceptor| ignore_handshakes(&acceptor.socket));
     loops.shutdown().await;
     let late = acceptors.iter().flat_map(|acceptor| acceptor.empty_backlog()).collect::<JoinSet<()>>();
@@ -140,7 +137,7 @@ pub async fn serve(
         graceful.shutdown().await;
         late.join_all().await;
     };
-    timeout(limits.drain_timeout, all).await.is_ok()
+    timeout_at(deadline, all).await.is_ok()
 }
 
 /// A listening socket, and what its connections need.
@@ -283,7 +280,8 @@ mod tests {
             let mut client = std::net::TcpStream::connect(listener.address().unwrap()).unwrap();
             client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
             // The end is reached before the accept loop has begun.
-            assert!(serve(vec![listener], Greeting, Limits::default(), std::future::ready(())).await);
+            let deadline = Instant::now() + Duration::from_secs(30);
+            assert!(serve(vec![listener], Greeting, Limits::default(), std::future::ready(deadline)).await);
             client
         });
         let mut response = String::new();

@@ -84,6 +84,10 @@ fn run_server(args: &ServeArgs, runtime: &Runtime) -> Result<(), Failure> {
     let admin = admin.map(|admin| admin.start(Clock::start(), Vec::new(), registry, readiness, None)).transpose()?;
     announce(admin.as_ref(), &bound);
 
+    let end = async {
+        end.await;
+        tokio::time::Instant::now() + args.drain_timeout
+    };
     let is_complete = runtime.block_on(serve(listeners, Application::new(wiki), limits, end));
     admin.into_iter().for_each(Admin::end);
     if !is_complete {

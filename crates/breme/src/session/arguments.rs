@@ -337,7 +337,7 @@ impl SessionArgs {
     pub(super) fn limits(&self) -> Result<Limits, Failure> {
         // The client's, and one to another node.
         let of_connection = 2;
-        self.limits.limits(self.listen.len() + 1, self.admin.is_some(), of_connection, self.drain_timeout)
+        self.limits.limits(self.listen.len() + 1, self.admin.is_some(), of_connection)
     }
 }
 

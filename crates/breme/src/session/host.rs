@@ -18,7 +18,7 @@ use http::Request;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::broadcast;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::arguments::SessionArgs;
 use super::engine::Opened;
@@ -27,6 +27,9 @@ use super::secrets::Secrets;
 
 /// Interval between checks of a node's lease and sessions.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Least time limit for leaving the cluster, one write to the engine, after `--drain-timeout` has passed.
+pub(super) const LEAVE_TIME: Duration = Duration::from_secs(2);
 
 /// Properties of one node, in addition to the flags of all.
 pub(super) struct NodeProperties<'a> {
@@ -55,6 +58,7 @@ pub(super) struct Host {
     listeners: Vec<Listener>,
     places: Vec<ListenPlace>,
     limits: Limits,
+    drain_timeout: Duration,
 }
 
 impl Host {
@@ -90,7 +94,7 @@ impl Host {
         }
         tokio::spawn(report(node.name().to_string(), node.events()));
         tokio::spawn(watch(node.clone(), readiness));
-        Ok(Self { node, router, listeners, places, limits })
+        Ok(Self { node, router, listeners, places, limits, drain_timeout: args.drain_timeout() })
     }
 
     pub(super) fn node(&self) -> &Node {
@@ -102,22 +106,26 @@ impl Host {
         &self.places
     }
 
-    /// Serves clients until `end`; then hands the sessions over, and finishes requests in progress. Returns whether
-    /// that was done in time.
+    /// Serves clients until `end`; then hands the sessions over, finishes requests in progress, and leaves the cluster.
+    /// Returns whether that was done in time.
     pub(super) async fn serve(self, end: impl Future<Output = Ending>) -> bool {
-        let Self { node, router, listeners, limits, .. } = self;
-        let leave = async {
-            if end.await == Ending::Node {
+        let Self { node, router, listeners, limits, drain_timeout, .. } = self;
+        let mut deadline = Instant::now();
+        let drained = async {
+            let ending = end.await;
+            deadline = Instant::now() + drain_timeout;
+            if ending == Ending::Node {
                 // Meanwhile clients are served by the nodes that receive their sessions.
                 node.drain();
-                let _ = timeout(limits.drain_timeout, gave_all_away(&node)).await;
+                let _ = timeout_at(deadline, gave_all_away(&node)).await;
             }
+            deadline
         };
-        let is_finished = serve(listeners, Clients(router), limits, leave).await;
+        let is_finished = serve(listeners, Clients(router), limits, drained).await;
         node.leave();
         let mut membership = node.membership();
         let has_left = membership.wait_for(|membership| *membership == Membership::Left);
-        timeout(limits.drain_timeout, has_left).await.is_ok() && is_finished
+        timeout_at(deadline.max(Instant::now() + LEAVE_TIME), has_left).await.is_ok() && is_finished
     }
 }
 

@@ -159,7 +159,7 @@ pub struct ServeArgs {
 
     /// Time limit for open requests after SIGTERM; then they are aborted
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::duration, help_heading = LIMITS)]
-    drain_timeout: Duration,
+    pub(super) drain_timeout: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -310,6 +310,6 @@ impl ServeArgs {
     }
 
     pub(super) fn limits(&self) -> Result<Limits, Failure> {
-        self.limits.limits(self.listen.len(), self.admin.is_some(), 1, self.drain_timeout)
+        self.limits.limits(self.listen.len(), self.admin.is_some(), 1)
     }
 }

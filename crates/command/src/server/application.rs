@@ -26,19 +26,12 @@ pub struct LimitFlags {
 
 impl LimitFlags {
     /// The limits of a server with this many listeners, which needs `of_connection` descriptors per connection.
-    pub fn limits(
-        &self,
-        listeners: usize,
-        has_admin: bool,
-        of_connection: u64,
-        drain_timeout: Duration,
-    ) -> Result<Limits, Failure> {
+    pub fn limits(&self, listeners: usize, has_admin: bool, of_connection: u64) -> Result<Limits, Failure> {
         let defaults = Limits::default();
         let descriptors = Descriptors { shards: 1, listeners, has_admin, kept: 0, of_connection };
         Ok(Limits {
             connections_max: descriptors.connections_max(self.max_connections, defaults.connections_max)?,
             head_timeout: self.head_timeout,
-            drain_timeout,
             ..defaults
         })
     }

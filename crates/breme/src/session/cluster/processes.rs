@@ -22,6 +22,7 @@ use tokio::sync::{broadcast, watch};
 use tokio::time::{sleep, timeout};
 
 use super::super::arguments::{ROLE, SessionArgs};
+use super::super::host::LEAVE_TIME;
 use super::super::metrics::registry;
 use super::super::secrets::{cookie_keys, random_secret};
 use super::super::supervisor::{Exit, secrets_line};
@@ -33,7 +34,7 @@ use super::program::{Program, cannot_start};
 /// The first pause before a failed restart is repeated; it doubles with each attempt.
 const RESTART_PAUSE: Duration = Duration::from_millis(50);
 const RESTART_PAUSE_MAX: Duration = Duration::from_secs(5);
-/// Time limit of a node to end with the cluster, in addition to its own.
+/// Time limit for the end of a node's process, in addition to its own limits.
 const END_TIME: Duration = Duration::from_secs(5);
 /// Limit of exits that a node has not processed.
 const EXITS_MAX: usize = 1024;
@@ -197,8 +198,9 @@ impl Member<'_> {
 
     async fn end(mut self) {
         self.program.close_input();
-        // It has its own time limits for requests, and for handing sessions over.
-        if timeout(2 * self.family.args.drain_timeout() + END_TIME, self.program.wait()).await.is_err() {
+        // It has the same time limit.
+        let time = self.family.args.drain_timeout() + LEAVE_TIME + END_TIME;
+        if timeout(time, self.program.wait()).await.is_err() {
             eprintln!("breme session: node {} did not end; killing it", self.name);
         }
     }
