@@ -151,6 +151,9 @@ pub struct TrialRecord {
     /// Resources used by the generators, by name of the workload.
     #[serde(default)]
     pub generators: BTreeMap<String, SubjectRecord>,
+    /// Processors on which each subject and generator ran, by name; distant subjects are missing.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub cpus: BTreeMap<String, Vec<usize>>,
     /// Resources used on the whole machine during the trial.
     pub machine: MachineUse,
 }

@@ -29,7 +29,7 @@ pub(crate) fn judge(question: &Question, records: &[TrialRecord]) -> (Vec<ModelO
         for at in combinations_without(&question.factors, &model.over) {
             let found = LoadCurve::seen(question, records, model, at).and_then(|curve| match &model.kind {
                 ModelKind::Growth => fit_laws(&curve),
-                ModelKind::Mva { .. } => predict_by_mva(&curve, question.processors),
+                ModelKind::Mva { .. } => predict_by_mva(&curve),
             });
             match found {
                 Ok(models) => outcomes.extend(models),
@@ -76,6 +76,8 @@ struct LoadCurve<'a> {
     points: Vec<LoadPoint>,
     /// Service demand of one request at each station.
     demands: Vec<Expression>,
+    /// Number of servers of each station.
+    servers: Vec<u32>,
     think_s: f64,
 }
 
@@ -122,7 +124,8 @@ impl<'a> LoadCurve<'a> {
             hold_out(&mut points, &model.kind);
         }
         let think_s = think_of(model, &workload, &at, records);
-        Ok(Self { model, at, points, demands, think_s })
+        let servers = demands.iter().map(|demand| servers_of(demand, &at, records, question.processors)).collect();
+        Ok(Self { model, at, points, demands, servers, think_s })
     }
 
     fn fitted(&self) -> impl Iterator<Item = &LoadPoint> {
@@ -290,8 +293,8 @@ fn error_in_words(outcome: &ModelOutcome) -> String {
 
 /// Mean value analysis from the demands at the levels not excluded. The rest of the lowest level's time is a delay
 /// without a queue: the network, the generator.
-fn predict_by_mva(curve: &LoadCurve<'_>, processors: u32) -> Result<Vec<ModelOutcome>, ModelError> {
-    let stations = stations_of(curve, processors)?;
+fn predict_by_mva(curve: &LoadCurve<'_>) -> Result<Vec<ModelOutcome>, ModelError> {
+    let stations = stations_of(curve)?;
     let lowest = curve.points.first().ok_or(ModelError::NoTrial)?;
     let highest = curve.points.iter().map(|point| point.users).fold(0.0, f64::max);
     if highest > f64::from(queueing_network::USERS_MAX) {
@@ -324,13 +327,32 @@ fn at(populations: &[Population], users: f64) -> Option<&Population> {
     populations.get(index)
 }
 
-/// A station for each demand. CPU time can be spent on any of the machine's CPUs; any other station has one server.
-fn stations_of(curve: &LoadCurve<'_>, processors: u32) -> Result<Vec<Station>, ModelError> {
+/// The number of servers of a station. CPU time can be spent on any CPU that its subjects run on, or of the machine, if
+/// the records do not contain them; any other station has one server.
+fn servers_of(demand: &Expression, at: &Levels, records: &[TrialRecord], processors: u32) -> u32 {
+    let measures = demand.measures();
+    let used = measures.iter().map(|(measure, _)| measure).filter(|used| used.quantity == Quantity::CpuPerRequest);
+    let names: Vec<&str> = used.map(|used| used.of.as_str()).collect();
+    if names.is_empty() {
+        return 1;
+    }
+    let mut cpus: BTreeSet<usize> = BTreeSet::new();
+    for record in trials_at(records, at) {
+        for name in &names {
+            // The name of a workload refers to the subject that it loads.
+            let subject = record.workloads.get(*name).map_or(*name, |workload| &workload.subject);
+            cpus.extend(record.cpus.get(subject).into_iter().flatten());
+        }
+    }
+    if cpus.is_empty() { processors.max(1) } else { cpus.len() as u32 }
+}
+
+/// A station for each demand.
+fn stations_of(curve: &LoadCurve<'_>) -> Result<Vec<Station>, ModelError> {
     let station = |(place, demand): (usize, &Expression)| {
         let seen = curve.fitted().filter_map(|point| point.demands_s[place]);
         let demand_s = median(seen).filter(|&demand_s| demand_s > 0.0);
-        let is_processor = demand.measures().iter().any(|(measure, _)| measure.quantity == Quantity::CpuPerRequest);
-        let servers = if is_processor { processors.max(1) } else { 1 };
+        let servers = curve.servers[place];
         let name = demand.to_string();
         demand_s
             .map(|demand_s| Station { name: name.clone(), demand_s, servers })

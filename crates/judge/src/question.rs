@@ -18,7 +18,7 @@ pub struct Question {
     /// Searches for a failure point.
     pub searches: Vec<SearchQuestion>,
     pub models: Vec<PlanModel>,
-    /// Number of CPUs of the machine, for queueing models.
+    /// Number of CPUs of the machine, for queueing models of trials whose records lack those of the subjects.
     pub processors: u32,
     /// Confidence of the intervals: 0.95.
     pub confidence: f64,

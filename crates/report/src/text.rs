@@ -411,9 +411,25 @@ pub(crate) fn provenance(run: &Run<'_>) -> String {
             machine.kernel
         ),
     ];
+    parts.extend(placement(run));
     parts.extend(head.profile.as_ref().map(|profile| format!("profile {profile}")));
     parts.extend(head.revision.as_ref().map(|revision| format!("commit {revision}")));
     parts.join(" · ")
+}
+
+/// `site on processor 0; load on processor 1`. None if the records lack it.
+pub(crate) fn placement(run: &Run<'_>) -> Option<String> {
+    let mut names_by_cpus: BTreeMap<&[usize], BTreeSet<&str>> = BTreeMap::new();
+    for (name, cpus) in run.trials.iter().flat_map(|trial| &trial.cpus) {
+        names_by_cpus.entry(cpus).or_default().insert(name);
+    }
+    let places = names_by_cpus.into_iter().map(|(cpus, names)| {
+        let names: Vec<&str> = names.into_iter().collect();
+        let cpus: Vec<String> = cpus.iter().map(usize::to_string).collect();
+        let noun = if cpus.len() == 1 { "processor" } else { "processors" };
+        format!("{} on {noun} {}", names.join(", "), cpus.join(", "))
+    });
+    Some(places.collect::<Vec<_>>().join("; ")).filter(|text| !text.is_empty())
 }
 
 /// `26 of 28 trials count (1 failed, 1 INVALID), 3 repeated`.

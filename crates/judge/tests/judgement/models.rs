@@ -63,16 +63,24 @@ fn contention_is_distinguished_from_coherency() {
     assert!(linear.sentence.contains("levels not used by the fit"), "{}", linear.sentence);
 }
 
-#[test]
-fn demands_at_low_load_foretell_the_high_load() {
-    // Two CPUs, 2 ms of them for each request, and 1 ms in transit.
-    let stations = [Station { name: "cpu".into(), demand_s: 0.002, servers: 2 }];
+/// A subject with some CPUs, which needs 2 ms of them for each request, with 1 ms in transit.
+fn trials_of_subject(servers: u32, cpus: &[usize]) -> Vec<TrialRecord> {
+    let stations = [Station { name: "cpu".into(), demand_s: 0.002, servers }];
     let truth = exact_mva(&stations, 0.001, 64).unwrap();
     let mut records = trials_by_users(|users| truth[users as usize - 1].rate);
     for record in &mut records {
         let answered = record.workloads["user"].answered;
         record.subjects.get_mut("site").unwrap().cpu_user_ns = answered * 2_000_000;
+        if !cpus.is_empty() {
+            record.cpus = BTreeMap::from([("site".to_owned(), cpus.to_vec()), ("user".to_owned(), vec![1])]);
+        }
     }
+    records
+}
+
+#[test]
+fn demands_at_low_load_foretell_the_high_load() {
+    let records = trials_of_subject(2, &[]);
     let kind = ModelKind::Mva { think: None, demands: Vec::new() };
     let judgement = judge(&question(&kind, vec![factor("users", &USERS)]), &records);
     let [rate, time] = judgement.models.as_slice() else { panic!("{:?}", judgement.models) };
@@ -81,6 +89,19 @@ fn demands_at_low_load_foretell_the_high_load() {
     assert!((rate.parameters["delay without a queue, s"] - 0.001).abs() < 1e-4, "{:?}", rate.parameters);
     assert!(rate.prediction_error.unwrap() < 0.03 && time.prediction_error.unwrap() < 0.03, "{}", rate.sentence);
     assert_eq!(rate.points.iter().filter(|point| point.is_held_out).count(), 6);
+}
+
+/// The machine has two CPUs.
+#[test]
+fn a_queue_has_as_many_servers_as_the_subject_has_cpus() {
+    let kind = ModelKind::Mva { think: None, demands: Vec::new() };
+    let question = question(&kind, vec![factor("users", &USERS)]);
+    for (servers, cpus) in [(1, &[0][..]), (2, &[0, 1])] {
+        let judgement = judge(&question, &trials_of_subject(servers, cpus));
+        let rate = &judgement.models[0];
+        assert!(rate.prediction_error.unwrap() < 0.03, "{}", rate.sentence);
+        assert!(rate.sentence.contains(&format!(" on {servers}")), "{}", rate.sentence);
+    }
 }
 
 #[test]

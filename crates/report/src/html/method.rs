@@ -40,6 +40,7 @@ fn facts(run: &Run<'_>) -> Vec<(String, String)> {
     facts.push(("breme", head.breme_version.clone()));
     facts.push(("Machine", machine.host.clone()));
     facts.push(("Processor", format!("{}, {} used", machine.processor, machine.processors)));
+    facts.extend(text::placement(run).map(|placement| ("Placement", placement)));
     facts.push(("Memory", figure(machine.memory_bytes as f64, Unit::Bytes)));
     facts.push(("Kernel", machine.kernel.clone()));
     facts.push(("Clock speed", machine.governor.clone().unwrap_or_else(|| String::from("unknown"))));

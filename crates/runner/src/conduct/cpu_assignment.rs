@@ -3,6 +3,8 @@
 //! Assigned over **all** subjects of the plan, not those of one trial: a subject that runs through several trials keeps
 //! its CPUs, whichever trial started it.
 
+use std::collections::BTreeMap;
+
 use breme_experiment::trial::{Cpus, TrialSpec};
 
 use crate::placement::{GeneratorPlace, PlacementError, place};
@@ -74,6 +76,14 @@ impl TrialCpus {
 
     pub(super) fn generator(&self, name: &str) -> &[usize] {
         find(&self.generators, name)
+    }
+
+    /// The CPUs of the subjects and generators of a trial, for its record.
+    pub(super) fn of_trial(&self, trial: &TrialSpec) -> BTreeMap<String, Vec<usize>> {
+        let subjects = trial.subjects.iter().map(|subject| (&subject.name, self.subject(&subject.name)));
+        let generators = trial.workloads.iter().map(|workload| (&workload.name, self.generator(&workload.name)));
+        let assigned = subjects.chain(generators).filter(|(_, cpus)| !cpus.is_empty());
+        assigned.map(|(name, cpus)| (name.clone(), cpus.to_vec())).collect()
     }
 }
 

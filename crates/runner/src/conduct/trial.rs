@@ -59,6 +59,7 @@ pub(super) fn run(trial: &TrialSpec, number: u32, mut context: TrialContext<'_, 
         replicate: trial.key.replicate,
         levels: trial.levels.iter().cloned().collect(),
         notes: context.cpus.notes.clone(),
+        cpus: context.cpus.of_trial(trial),
         ..TrialRecord::default()
     };
     stamp(&mut record);
