@@ -221,6 +221,15 @@ impl TrialRecord {
         self.end == TrialEnd::Complete && self.invalid_reasons.is_empty()
     }
 
+    /// The subject that a measure names: itself, or the one that a workload with this name loads.
+    #[must_use]
+    pub fn subject_of<'a>(&'a self, name: &'a str) -> &'a str {
+        match self.workloads.get(name) {
+            Some(workload) if !self.subjects.contains_key(name) => &workload.subject,
+            _ => name,
+        }
+    }
+
     /// Whether one of its workloads was not steady. Overload never is, and a search provokes it.
     #[must_use]
     pub fn is_unsteady(&self) -> bool {

@@ -190,9 +190,8 @@ impl<'a> MeasureReader<'a> {
     }
 
     fn subject(&self, name: &str) -> Result<&'a SubjectRecord, Lack> {
-        // The name of a workload refers to the subject that it loads in this trial.
-        let via_workload = || self.record.subjects.get(&self.record.workloads.get(name)?.subject);
-        self.record.subjects.get(name).or_else(via_workload).ok_or_else(|| Lack::NoSubject(name.to_owned()))
+        let subject = self.record.subjects.get(self.record.subject_of(name));
+        subject.ok_or_else(|| Lack::NoSubject(name.to_owned()))
     }
 
     fn generator(&self, of: &str) -> Result<&'a SubjectRecord, Lack> {

@@ -330,20 +330,15 @@ fn at(populations: &[Population], users: f64) -> Option<&Population> {
 /// The number of servers of a station. CPU time can be spent on any CPU that its subjects run on, or of the machine, if
 /// the records do not contain them; any other station has one server.
 fn servers_of(demand: &Expression, at: &Levels, records: &[TrialRecord], processors: u32) -> u32 {
-    let measures = demand.measures();
-    let used = measures.iter().map(|(measure, _)| measure).filter(|used| used.quantity == Quantity::CpuPerRequest);
-    let names: Vec<&str> = used.map(|used| used.of.as_str()).collect();
-    if names.is_empty() {
+    let is_cpu = |measure: &&Measure| matches!(measure.quantity, Quantity::CpuPerRequest | Quantity::UserCpuPerRequest);
+    let used: Vec<&Measure> = demand.measures().into_iter().map(|(measure, _)| measure).filter(is_cpu).collect();
+    if used.is_empty() {
         return 1;
     }
-    let mut cpus: BTreeSet<usize> = BTreeSet::new();
-    for record in trials_at(records, at) {
-        for name in &names {
-            // The name of a workload refers to the subject that it loads.
-            let subject = record.workloads.get(*name).map_or(*name, |workload| &workload.subject);
-            cpus.extend(record.cpus.get(subject).into_iter().flatten());
-        }
-    }
+    let cpus_in = |record: &TrialRecord| -> Vec<usize> {
+        used.iter().filter_map(|used| record.cpus.get(record.subject_of(&used.of))).flatten().copied().collect()
+    };
+    let cpus: BTreeSet<usize> = trials_at(records, at).flat_map(cpus_in).collect();
     if cpus.is_empty() { processors.max(1) } else { cpus.len() as u32 }
 }
 

@@ -70,6 +70,7 @@ fn trials_of_subject(servers: u32, cpus: &[usize]) -> Vec<TrialRecord> {
     let mut records = trials_by_users(|users| truth[users as usize - 1].rate);
     for record in &mut records {
         let answered = record.workloads["user"].answered;
+        record.workloads.get_mut("user").unwrap().subject = "site".to_owned();
         record.subjects.get_mut("site").unwrap().cpu_user_ns = answered * 2_000_000;
         if !cpus.is_empty() {
             record.cpus = BTreeMap::from([("site".to_owned(), cpus.to_vec()), ("user".to_owned(), vec![1])]);
@@ -94,13 +95,16 @@ fn demands_at_low_load_foretell_the_high_load() {
 /// The machine has two CPUs.
 #[test]
 fn a_queue_has_as_many_servers_as_the_subject_has_cpus() {
-    let kind = ModelKind::Mva { think: None, demands: Vec::new() };
-    let question = question(&kind, vec![factor("users", &USERS)]);
-    for (servers, cpus) in [(1, &[0][..]), (2, &[0, 1])] {
-        let judgement = judge(&question, &trials_of_subject(servers, cpus));
-        let rate = &judgement.models[0];
-        assert!(rate.prediction_error.unwrap() < 0.03, "{}", rate.sentence);
-        assert!(rate.sentence.contains(&format!(" on {servers}")), "{}", rate.sentence);
+    // The default, the same by the name of the workload, and the part in user mode, which is all of it here.
+    for demands in [vec![], vec![measure("cpu(user)").expression], vec![measure("cpu.user(site)").expression]] {
+        let kind = ModelKind::Mva { think: None, demands };
+        let question = question(&kind, vec![factor("users", &USERS)]);
+        for (servers, cpus) in [(1, &[0][..]), (2, &[0, 1])] {
+            let judgement = judge(&question, &trials_of_subject(servers, cpus));
+            let rate = &judgement.models[0];
+            assert!(rate.prediction_error.unwrap() < 0.03, "{}", rate.sentence);
+            assert!(rate.sentence.contains(&format!(" on {servers}")), "{}", rate.sentence);
+        }
     }
 }
 
