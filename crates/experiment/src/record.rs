@@ -259,7 +259,8 @@ pub fn last_attempts(records: &[TrialRecord]) -> impl Iterator<Item = &TrialReco
     records.iter().filter(move |record| record.purpose != Purpose::Block || is_last(record))
 }
 
-/// Measurements of a workload in the counted part of its trial.
+/// Measurements of a workload. Counts are those of the whole load; times and rates are those of the counted part of its
+/// trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkloadRecord {
     /// Path of its requests.
@@ -300,11 +301,17 @@ pub struct WorkloadRecord {
     pub ok: u64,
     /// Number of failed requests and wrong responses, by kind.
     pub errors: BTreeMap<String, u64>,
-    /// Number of responses by status, over the whole trial.
+    /// Number of responses by status.
     pub statuses: BTreeMap<String, u64>,
     /// Bytes received.
     pub received_bytes: u64,
-    /// Responses per second.
+    /// Bytes received in the counted part; null in records of earlier versions.
+    #[serde(default)]
+    pub window_bytes: Option<u64>,
+    /// Number of errors of all kinds in the counted part; null in records of earlier versions.
+    #[serde(default)]
+    pub window_errors: Option<u64>,
+    /// Responses per second in the counted part.
     pub achieved_rate: f64,
     /// Due requests per second of an open loop; null in a closed loop.
     pub offered_rate: Option<f64>,
@@ -425,6 +432,12 @@ pub struct WarmUpRecord {
     pub length_s: f64,
     /// Number of complete responses.
     pub answered: u64,
+    /// Number of errors of all kinds.
+    #[serde(default)]
+    pub errors: u64,
+    /// Bytes received.
+    #[serde(default)]
+    pub received_bytes: u64,
     /// Mean time from the arrival of a response in the kernel to its reading by the generator, in seconds.
     pub held_mean_s: f64,
     /// Maximum of this time, in seconds.

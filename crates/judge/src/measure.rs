@@ -98,6 +98,9 @@ impl<'a> MeasureReader<'a> {
             Quantity::Memory => Ok(self.subject(of)?.memory_max_bytes as f64),
             Quantity::MemoryGrowth => {
                 let subject = self.subject(of)?;
+                if subject.memory_begin_bytes == 0 {
+                    return Err(Lack::NotKept(format!("the memory of `{of}` at the beginning")));
+                }
                 Ok(subject.memory_max_bytes.saturating_sub(subject.memory_begin_bytes) as f64)
             }
             Quantity::GeneratorCpuPerRequest => self.per_answer_of(of, cpu_s(self.generator(of)?)),
@@ -123,7 +126,7 @@ impl<'a> MeasureReader<'a> {
         match quantity {
             Quantity::Rate => Ok(workload.achieved_rate),
             Quantity::OfferedRate => workload.offered_rate.ok_or_else(|| Lack::NothingCounted(of.to_owned())),
-            Quantity::ByteRate => Ok(workload.received_bytes as f64 / positive(workload.window_s, of)?),
+            Quantity::ByteRate => Ok(window_bytes(workload, of)? as f64 / positive(workload.window_s, of)?),
             Quantity::ErrorShare => Ok(failed / requests()?),
             Quantity::PassShare => Ok(workload.ok as f64 / requests()?),
             Quantity::Answered => Ok(workload.answered as f64),
@@ -309,6 +312,12 @@ fn step_time(workload: &WorkloadRecord, name: &str, figure: TimeFigure) -> Resul
     Ok(nanos / NS_PER_S)
 }
 
+fn window_bytes(workload: &WorkloadRecord, of: &str) -> Result<u64, Lack> {
+    let of_all = (workload.steady.from_s <= 0.0).then_some(workload.received_bytes);
+    let bytes = workload.window_bytes.or(of_all);
+    bytes.ok_or_else(|| Lack::NotKept(format!("the number of bytes of `{of}` in the counted part")))
+}
+
 /// A counter summed over its label sets: `hits` is the sum of `hits{zone="a"}` and `hits{zone="b"}`.
 fn counter(subject: &SubjectRecord, name: &str) -> Result<f64, Lack> {
     let is_it = |shown: &str| shown == name || shown.strip_prefix(name).is_some_and(|rest| rest.starts_with('{'));
@@ -460,6 +469,15 @@ mod tests {
     }
 
     #[test]
+    fn bytes_of_a_discarded_warm_up_are_not_in_the_rate() {
+        let mut record = record();
+        let user = record.workloads.get_mut("user").unwrap();
+        user.steady = Steady { state: SteadyState::AfterWarmUp, from_s: 0.5, ..Steady::default() };
+        user.window_bytes = Some(2_400);
+        assert_eq!(MeasureReader::new(&record).value(&measure(Quantity::ByteRate, "user")), Ok(1_200.0));
+    }
+
+    #[test]
     fn a_trial_that_does_not_count_says_why() {
         let mut failed = record();
         failed.end =
@@ -507,8 +525,13 @@ mod tests {
         user.availability = Some(AvailabilityRecord { recovery_ns: None, ..AvailabilityRecord::default() });
         assert_eq!(lack(&record, Quantity::Recovery, "user"), Lack::NotRecovered("user".into()));
         let mut old = record.clone();
-        old.workloads.get_mut("user").unwrap().availability = None;
+        let user = old.workloads.get_mut("user").unwrap();
+        user.availability = None;
+        user.steady.from_s = 0.5;
+        old.subjects.get_mut("site").unwrap().memory_begin_bytes = 0;
         assert!(matches!(lack(&old, Quantity::Gap, "user"), Lack::NotKept(_)));
+        assert!(matches!(lack(&old, Quantity::ByteRate, "user"), Lack::NotKept(_)));
+        assert!(matches!(lack(&old, Quantity::MemoryGrowth, "site"), Lack::NotKept(_)));
         let user = record.workloads.get_mut("user").unwrap();
         user.response.histogram = "garbage!".into();
         assert!(matches!(lack(&record, time(TimeFigure::Quantile(0.9)), "user"), Lack::NotKept(_)));

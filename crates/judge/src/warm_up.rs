@@ -91,6 +91,8 @@ fn add_warm_up(workload: &mut WorkloadRecord) {
     let answered = counted + warm_up.answered as f64;
     let held_s = workload.held_mean_s.map(|mean_s| mean_s * counted + warm_up.held_mean_s * warm_up.answered as f64);
     workload.achieved_rate = answered / length_s;
+    workload.window_bytes = workload.window_bytes.map(|bytes| bytes + warm_up.received_bytes);
+    workload.window_errors = workload.window_errors.map(|errors| errors + warm_up.errors);
     workload.held_mean_s = held_s.map(|held_s| held_s / answered.max(1.0));
     workload.held_max_s = workload.held_max_s.max(warm_up.held_max_s);
     (workload.window_s, workload.response, workload.service) = (length_s, response, service);
@@ -127,6 +129,8 @@ mod tests {
         let warm_up = WarmUpRecord {
             length_s: 0.1,
             answered: 2,
+            errors: 1,
+            received_bytes: 200,
             held_mean_s: 3e-3,
             held_max_s: 4e-3,
             response: times(50, 2),
@@ -144,6 +148,8 @@ mod tests {
         let user = WorkloadRecord {
             steady,
             window_s,
+            window_bytes: Some(100 * answered),
+            window_errors: Some(3),
             achieved_rate: rate,
             held_mean_s: Some(1e-3),
             response: times(10, answered),
@@ -180,6 +186,7 @@ mod tests {
         let agreed = agree_on_warm_ups(&few);
         let user = &agreed[3].workloads["user"];
         assert!((user.window_s - 1.0).abs() < 1e-9 && (user.achieved_rate - 92.0).abs() < 1e-9);
+        assert_eq!((user.window_bytes, user.window_errors), (Some(9_200), Some(4)));
         assert_eq!((user.response.count, user.service.count, user.connect.count), (92, 92, 5));
         assert!((user.response.mean_ns / 1e6 - (90.0 * 10.0 + 2.0 * 50.0) / 92.0).abs() < 0.02);
         assert!((user.held_mean_s.unwrap() - 96e-3 / 92.0).abs() < 1e-9 && user.held_max_s == 4e-3);

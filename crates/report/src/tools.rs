@@ -41,8 +41,11 @@ fn write_trial(
     times: &Histogram,
     label: &str,
 ) -> io::Result<()> {
-    let errors: u64 = workload.errors.values().sum();
-    let lost = (workload.ok + errors).saturating_sub(times.count());
+    let all_errors: u64 = workload.errors.values().sum();
+    let all_lost = all_errors.saturating_sub(workload.answered.saturating_sub(workload.ok));
+    // Records of earlier versions count only the whole load.
+    let errors = workload.window_errors.unwrap_or(all_errors);
+    let lost = (errors as f64 * all_lost as f64 / all_errors.max(1) as f64).round() as u64;
     let wrong = spread(times, errors.saturating_sub(lost));
     let mut writer =
         JtlWriter::begin(rows, label, &workload.path, usize::try_from(workload.connections).unwrap_or(usize::MAX))?;
@@ -53,7 +56,7 @@ fn write_trial(
         wrong: &wrong,
         first_byte: &Histogram::new(),
         lost,
-        received_bytes: workload.received_bytes,
+        received_bytes: workload.window_bytes.unwrap_or(workload.received_bytes),
     })
 }
 

@@ -4,7 +4,7 @@
 
 mod fixture;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use breme_judge::judgement::{MeasureRow, MeasureTable};
 use breme_report::{Histograms, Run, Style};
@@ -168,6 +168,25 @@ fn a_row_of_the_log_of_jmeter_for_each_request() {
     let wrong: u64 =
         fixture.trials.iter().flat_map(|trial| trial.workloads.values()).flat_map(|w| w.errors.values()).sum();
     assert_eq!(log.matches(",false,").count() as u64, wrong);
+}
+
+#[test]
+fn the_log_of_jmeter_has_no_failures_of_a_discarded_warm_up() {
+    let mut fixture = fixture::verdicts();
+    for trial in &mut fixture.trials {
+        trial.workloads.retain(|name, _| name == "user");
+        for user in trial.workloads.values_mut() {
+            // The load lost a request and failed three others, all but two of these in its warm-up.
+            (user.answered, user.ok) = (400, 397);
+            user.errors = BTreeMap::from([("status".to_owned(), 3), ("timeout".to_owned(), 1)]);
+            user.window_errors = Some(2);
+        }
+    }
+    let mut log = Vec::new();
+    breme_report::jtl(&fixture.run(), &mut log).unwrap();
+    let log = String::from_utf8(log).unwrap();
+    let trials = fixture.trials.iter().filter(|trial| trial.counts()).count();
+    assert_eq!((log.matches("wrong,").count(), log.matches("lost,").count()), (trials, trials));
 }
 
 #[test]

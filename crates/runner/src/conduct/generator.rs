@@ -355,6 +355,8 @@ fn record(
         held_mean_s: Some(counted.held_mean_ns / 1e9),
         held_max_s: counted.held_max_ns as f64 / 1e9,
         window_s: counted.length_s,
+        window_bytes: Some(counted.received_bytes),
+        window_errors: Some(counted.errors),
         steady: measured.steady,
         warm_up: measured.warm_up.as_ref().map(|part| Box::new(warm_up_record(part))),
         achieved_rate,
@@ -374,6 +376,8 @@ fn warm_up_record(part: &PartMeasurements) -> WarmUpRecord {
     WarmUpRecord {
         length_s: part.length_s,
         answered: part.answered,
+        errors: part.errors,
+        received_bytes: part.received_bytes,
         held_mean_s: part.held_mean_ns / 1e9,
         held_max_s: part.held_max_ns as f64 / 1e9,
         response: Distribution::from_histogram(&part.response),

@@ -51,6 +51,8 @@ pub(super) struct TrialMeasurements {
 pub(super) struct PartMeasurements {
     pub(super) length_s: f64,
     pub(super) answered: u64,
+    pub(super) errors: u64,
+    pub(super) received_bytes: u64,
     /// Mean time for which a response waited for the generator.
     pub(super) held_mean_ns: f64,
     /// The maximum of that time.
@@ -102,11 +104,14 @@ impl PartMeasurements {
     fn from_rows(rows: &[Row], part: Range<f64>) -> Self {
         let is_in = |row: &&Row| part.contains(&(row.start_s + EPSILON_S));
         let rows = || rows.iter().filter(is_in);
-        let answered: u64 = rows().map(|row| row.answered).sum();
+        let sum = |of: fn(&Row) -> u64| rows().map(of).sum::<u64>();
+        let answered = sum(|row| row.answered);
         let held_ns: f64 = rows().map(|row| row.held_mean_ns * row.answered as f64).sum();
         Self {
             length_s: (part.end - part.start).max(0.0),
             answered,
+            errors: sum(|row| row.errors),
+            received_bytes: sum(|row| row.received_bytes),
             held_mean_ns: held_ns / answered.max(1) as f64,
             held_max_ns: rows().map(|row| row.held_max_ns).max().unwrap_or(0),
             response: Histogram::new(),
@@ -294,6 +299,8 @@ mod tests {
             start_s: index as f64 / 10.0,
             length_s: 0.1,
             answered,
+            errors: 1,
+            received_bytes: answered * 100,
             ..Row::default()
         });
         (folder, path, rows.collect())
@@ -314,6 +321,8 @@ mod tests {
         assert!((1.5..2.5).contains(&steady.from_s), "{steady:?}");
         assert_eq!((counted.answered, warm_up.answered), (counted.response.count(), warm_up.service.count()));
         assert_eq!(counted.answered + warm_up.answered, 15 * 20 + 85 * 100);
+        assert_eq!((counted.received_bytes, warm_up.received_bytes), (counted.answered * 100, warm_up.answered * 100));
+        assert_eq!((counted.errors + warm_up.errors, warm_up.errors), (100, (steady.from_s * 10.0).round() as u64));
         assert!(counted.response.max() < 3_000_000 && warm_up.response.max() > 19_000_000);
         assert!((warm_up.length_s - steady.from_s).abs() < 1e-9);
         assert!((counted.length_s - (10.0 - steady.from_s)).abs() < 1e-9);
