@@ -430,7 +430,10 @@ impl LoadArgs {
             return Ok(Some(content));
         }
         match &self.body_file {
-            Some(path) => read_content(&format!("@{}", path.display())).map(Some),
+            Some(path) => {
+                let file = read_path(path);
+                file.map(Some).map_err(|problem| Failure::usage(format!("-D {}: {problem}", path.display())))
+            }
             None => self.body.as_deref().map(read_content).transpose(),
         }
     }
@@ -536,21 +539,24 @@ impl LoadArgs {
         Ok(Some(requests as f64 / over.as_secs_f64()))
     }
 
-    /// The flag that reads standard input to its end, if any.
-    fn input_flag(&self) -> Option<&'static str> {
+    /// The flags that read standard input to its end.
+    fn input_flags(&self) -> impl Iterator<Item = &'static str> {
         let is_stdin = |path: &Option<PathBuf>| path.as_deref() == Some(Path::new("-"));
         let named = [
             ("--targets -", is_stdin(&self.targets)),
             ("--scenario -", is_stdin(&self.scenario)),
             ("--body @-", self.body.as_deref() == Some("@-")),
+            ("-D -", is_stdin(&self.body_file)),
         ];
-        named.into_iter().find(|(_, is_named)| *is_named).map(|(flag, _)| flag)
+        named.into_iter().filter(|(_, is_named)| *is_named).map(|(flag, _)| flag)
     }
 
+    /// Standard input has one reader: the second would get nothing.
     fn check_stdin(&self) -> Result<(), Failure> {
-        match self.input_flag() {
-            Some(flag) if self.start_on_line => {
-                Err(Failure::usage(format!("--start-on-line and {flag} both read standard input; give {flag} a file")))
+        let mut readers = self.start_on_line.then_some("--start-on-line").into_iter().chain(self.input_flags());
+        match (readers.next(), readers.next()) {
+            (Some(first), Some(second)) => {
+                Err(Failure::usage(format!("{first} and {second} both read standard input; give {second} a file")))
             }
             _ => Ok(()),
         }
@@ -558,7 +564,7 @@ impl LoadArgs {
 
     /// Whether the end of standard input ends the run.
     pub(super) fn watches_stdin(&self) -> bool {
-        self.until_stopped && self.input_flag().is_none() && stdin::is_held()
+        self.until_stopped && self.input_flags().next().is_none() && stdin::is_held()
     }
 
     /// Without timed sends, spinning has no effect.

@@ -124,7 +124,9 @@ fn a_run_starts_when_the_line_arrives() {
 
     for (arguments, code, expected) in [
         (&["--start-on-line", "-n", "1"][..], 1, "ended without the line"),
-        (&["--start-on-line", "-n", "1", "-b", "@-"], 2, "both read standard input"),
+        (&["--start-on-line", "-n", "1", "-b", "@-"], 2, "--start-on-line and --body @- both read standard input"),
+        (&["--start-on-line", "-n", "1", "-D", "-"], 2, "--start-on-line and -D - both read standard input"),
+        (&["-n", "1", "-D", "/nowhere"], 2, "-D /nowhere: cannot be read"),
         (&["--until-stopped", "-n", "1"], 2, "--requests"),
         (&["--over", "1s"], 2, "--requests"),
         (&["--over", "1s", "-n", "5", "-R", "5"], 2, "--rate"),

@@ -12,19 +12,14 @@ const INPUT_BYTES_MAX: u64 = 256 * 1024 * 1024;
 pub(super) fn read_content(text: &str) -> Result<Vec<u8>, Failure> {
     let content = match text.strip_prefix('@') {
         None => return Ok(text.as_bytes().to_vec()),
-        Some("-") => read_stdin(),
-        Some(path) => read_file(Path::new(path)),
+        Some(path) => read_path(Path::new(path)),
     };
     content.map_err(|problem| Failure::usage(format!("--body {text}: {problem}")))
 }
 
 /// A file, or standard input if it is `-`.
 pub(super) fn read_path(path: &Path) -> Result<Vec<u8>, String> {
-    if path == Path::new("-") { read_stdin() } else { read_file(path) }
-}
-
-fn read_stdin() -> Result<Vec<u8>, String> {
-    read_bounded(std::io::stdin().lock())
+    if path == Path::new("-") { read_bounded(std::io::stdin().lock()) } else { read_file(path) }
 }
 
 pub(super) fn read_file(path: &Path) -> Result<Vec<u8>, String> {
