@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::LazyLock;
 
 use unicode_normalization::UnicodeNormalization;
@@ -224,36 +224,30 @@ pub(crate) fn index_words(name: &str, text: &str) -> String {
 /// Calls `add` for each word of a page in the form of the index, including repetitions. `add` returns the bytes of
 /// distinct words so far: those after [`INDEXED_BYTES_MAX`] are skipped.
 pub(crate) fn each_index_word<'a>(name: &'a str, text: &'a str, mut add: impl FnMut(Cow<'a, str>) -> usize) {
-    for part in [name, text] {
-        for token in tokens(part) {
-            let bytes = match token {
-                Token::Word(range) => match index_word(&part[range]) {
-                    word if word.is_empty() => continue,
-                    word => add(word),
-                },
-                Token::Run(range) => each_run_word(&part[range], &mut add),
-            };
-            if bytes > INDEXED_BYTES_MAX {
-                return;
-            }
-        }
-    }
+    let mut add = |word| if add(word) > INDEXED_BYTES_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+    let mut words = [name, text].into_iter().flat_map(|part| tokens(part).map(move |token| (part, token)));
+    let _ = words.try_for_each(|(part, token)| match token {
+        Token::Word(range) => match index_word(&part[range]) {
+            word if word.is_empty() => ControlFlow::Continue(()),
+            word => add(word),
+        },
+        Token::Run(range) => each_run_word(&part[range], &mut add),
+    });
 }
 
-/// The characters of a run, and each pair of neighbours.
-fn each_run_word<'a>(run: &str, mut add: impl FnMut(Cow<'a, str>) -> usize) -> usize {
+/// The characters of a run, and each pair of neighbours. A run may be a whole page: it has no spaces.
+fn each_run_word<'a>(run: &str, mut add: impl FnMut(Cow<'a, str>) -> ControlFlow<()>) -> ControlFlow<()> {
     let folded = fold(run);
-    let mut bytes = 0;
     let mut before = None;
     for (at, c) in folded.char_indices() {
         let end = at + c.len_utf8();
         if let Some(before) = before {
-            add(Cow::Owned(folded[before..end].to_owned()));
+            add(Cow::Owned(folded[before..end].to_owned()))?;
         }
-        bytes = add(Cow::Owned(folded[at..end].to_owned()));
+        add(Cow::Owned(folded[at..end].to_owned()))?;
         before = Some(at);
     }
-    bytes
+    ControlFlow::Continue(())
 }
 
 /// Distinct words, joined by spaces in order of occurrence.
@@ -544,6 +538,11 @@ mod tests {
     fn the_index_of_a_page_is_bounded() {
         let text: String = (0..200_000).map(|n| format!("word{n} ")).collect();
         assert!(index_words("x", &text).len() < INDEXED_BYTES_MAX + 200);
+        // Characters whose pairs are all different, without a space.
+        let characters: Vec<char> = ('\u{4e00}'..'\u{9f00}').collect();
+        let run: String = (1..20).flat_map(|step| characters.iter().step_by(step)).collect();
+        assert!(run.len() > INDEXED_BYTES_MAX / 4, "{}", run.len());
+        assert!(index_words("x", &run).len() < INDEXED_BYTES_MAX + 200);
         assert_eq!(index_words("", &"x".repeat(100)).len(), WORD_CHARS_MAX);
     }
 
