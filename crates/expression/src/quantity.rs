@@ -72,12 +72,10 @@ const OTHER_WORDS: [(&str, &str); 20] = [
     ("user_gap", "gap.user"),
 ];
 
-const KNOWN: &str = "known are mean, p50, p99.9, min, max, stdev (of the response time; service.p99, connect.p99 and stale.age.p99: of the service time, the time to connect and the age of stale responses), rate, offered, bytes, errors, pass, count, failed, refused, gap, gap.user, recovery, sessions, hits.ratio, hits.by_origin, status.500, stale.count, stale.ratio, inconsistent.count, inconsistent.ratio, lost, foreign, shared_ids, unknown, generator.cpu, generator.cpu.user, generator.cpu_share, generator.memory, step.NAME.p99 of a workload, and cpu, cpu.user, cpu_share, memory, memory.growth, threads, descriptors, descriptors.share, switches, counter.NAME of a subject";
-
 /// A name that is no quantity's, with the likely or the known ones.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum MeasureNameError {
-    #[error("there is no measure `{name}`; {remedy}", remedy = .meant.map_or_else(|| KNOWN.to_owned(), |meant| format!("did you mean `{meant}`?")))]
+    #[error("there is no measure `{name}`; {remedy}", remedy = .meant.map_or_else(|| known_names(), |meant| format!("did you mean `{meant}`?")))]
     Unknown { name: String, meant: Option<&'static str> },
     #[error("`{0}` names no status; write for example status.500")]
     Status(String),
@@ -187,6 +185,20 @@ fn figure(name: &str) -> Result<TimeFigure, MeasureNameError> {
     let other = OTHER_WORDS.iter().find(|(word, _)| word.eq_ignore_ascii_case(name)).map(|(_, right)| *right);
     let meant = other.or_else(|| breme_base::nearest(name, known()));
     Err(MeasureNameError::Unknown { name: name.to_owned(), meant })
+}
+
+fn known_names() -> String {
+    let names = |place| {
+        let words = WORDS.iter().filter(|(_, quantity)| quantity.measured_on() == place).map(|(word, _)| *word);
+        words.collect::<Vec<_>>().join(", ")
+    };
+    format!(
+        "known are mean, p50, p99.9, min, max, stdev (of the response time; service.p99, connect.p99 and \
+         stale.age.p99: of the service time, the time to connect and the age of stale responses), {}, status.500, \
+         step.NAME.p99 of a workload, and {}, counter.NAME of a subject",
+        names(MeasuredOn::Workload),
+        names(MeasuredOn::Subject)
+    )
 }
 
 fn quantile(name: &str, percent: &str) -> Result<TimeFigure, MeasureNameError> {

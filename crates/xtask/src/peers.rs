@@ -175,7 +175,6 @@ fn head(results: &Results<'_>) -> String {
          | sources | git {} |\n\
          | machine | {} |\n\
          | kernel | {} |\n\
-         | placement | servers on processor 0, generators and origins on processor 1 |\n\
          | versions | {} |\n\n",
         date(started().min()),
         date(started().max()),
