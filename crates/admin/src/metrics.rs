@@ -134,7 +134,7 @@ impl<'a> Families<'a> {
     }
 
     /// Gauges with fractions and a unit, distinguished by labels.
-    pub fn measured<const N: usize>(
+    pub fn numbers_of<const N: usize>(
         &mut self,
         unit: &Unit,
         name: &str,

@@ -108,14 +108,7 @@ pub(crate) fn variant(names: &[Vec<u8>], request: &impl FieldValues, cookies: Co
 }
 
 pub(crate) fn matches(variant: &[u8], request: &impl FieldValues, cookies: CookieRules<'_>) -> bool {
-    if variant.is_empty() {
-        return true;
-    }
-    let mut own = InlineBytes::new();
-    for name in names_of(variant) {
-        write(name, request, cookies, &mut own);
-    }
-    own.as_slice() == variant
+    variant.is_empty() || same_names(variant, request, cookies).as_slice() == variant
 }
 
 /// The request's variant by the names of another variant.

@@ -411,7 +411,7 @@ fn sessions(outcome: &LoadOutcome, style: Style) -> String {
     text
 }
 
-/// Cache hits, and stale reads.
+/// Cache hits, stale reads, and the pairs of sessions.
 fn reads(outcome: &LoadOutcome, style: Style) -> String {
     let mut text = String::new();
     if let Some(CacheSummary { hits, misses, unsaid, hit_ratio, origin_requests, origin_hit_ratio }) = outcome.cache {
@@ -461,7 +461,7 @@ fn reads(outcome: &LoadOutcome, style: Style) -> String {
     text
 }
 
-/// Findings in the pairs of sessions. Only those above 0 are listed.
+/// Findings in the pairs of sessions: the inconsistent ones, and those of the other kinds that occurred.
 fn pairs(found: &PairsSummary, style: Style) -> String {
     let wrong = format!("{} inconsistent", grouped(found.inconsistent));
     let wrong = style.paint(if found.inconsistent == 0 { GREEN } else { RED }, &wrong);

@@ -25,7 +25,7 @@ pub(crate) enum Failure {
     InvalidResponse(ClientError),
     /// A required header field is invalid.
     Unsendable,
-    HeadTimeout,
+    ResponseHeadTimeout,
     /// The upstream failed its health checks while the request waited for its response.
     UpstreamDown,
     /// The upstream did not read the request body.
@@ -68,7 +68,7 @@ impl Failure {
             Self::NoUpstream(_) | Self::Resolve(ResolveError::Busy) | Self::Connect(ConnectError::NoResources) => 503,
             Self::Connect(ConnectError::TimedOut)
             | Self::Resolve(ResolveError::TimedOut)
-            | Self::HeadTimeout
+            | Self::ResponseHeadTimeout
             | Self::SendTimeout
             | Self::ReadTimeout
             | Self::TotalTimeout => 504,
@@ -99,7 +99,7 @@ impl Failure {
             Self::InvalidResponse(ClientError::ClosedEarly) => "http_response_incomplete",
             Self::InvalidResponse(ClientError::TooLarge) => "http_response_header_section_size",
             Self::InvalidResponse(_) => "http_protocol_error",
-            Self::HeadTimeout | Self::ReadTimeout | Self::TotalTimeout => "http_response_timeout",
+            Self::ResponseHeadTimeout | Self::ReadTimeout | Self::TotalTimeout => "http_response_timeout",
             Self::SendTimeout => "connection_write_timeout",
             Self::Target(TargetRefusal::Address) => "destination_ip_prohibited",
             Self::Loop => "proxy_loop_detected",
@@ -165,7 +165,7 @@ impl fmt::Display for Reason<'_> {
             Failure::ConnectionLost => "the upstream closed the connection before it sent a response",
             Failure::InvalidResponse(error) => return write!(formatter, "{error}"),
             Failure::Unsendable => "the request cannot be forwarded",
-            Failure::HeadTimeout => "the upstream did not respond in time",
+            Failure::ResponseHeadTimeout => "the upstream did not respond in time",
             Failure::UpstreamDown => "the upstream did not respond, and failed its health checks",
             Failure::SendTimeout => "the upstream did not read the request body in time",
             Failure::ReadTimeout => "the upstream stopped sending its response",

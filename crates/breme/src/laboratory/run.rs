@@ -228,7 +228,8 @@ fn size_in_short(plan: &Plan, trials: usize) -> String {
     )
 }
 
-/// The rate is unknown in advance: the times at two common rates show the order of magnitude.
+/// The rate is unknown in advance: the times at two common rates show the order of magnitude. A scenario counts
+/// sessions.
 fn time_in_short(estimate: Estimate) -> String {
     let known = HumanDuration(estimate.known);
     if estimate.requests == 0 {
@@ -236,7 +237,9 @@ fn time_in_short(estimate: Estimate) -> String {
     }
     let [slow, fast] = [1_000, 10_000].map(|rate| HumanDuration(estimate.time_of_requests(rate)));
     let requests = HumanCount(estimate.requests);
-    format!("at least {known}, plus the time of {requests} requests: {slow} at 1,000 per second, {fast} at 10,000")
+    format!(
+        "at least {known}, plus the time of {requests} requests or sessions: {slow} at 1,000 per second, {fast} at 10,000"
+    )
 }
 
 fn begin(args: &Storage, path: &Path, plan: &Plan, status: Option<&RunStatus>) -> Result<u8, Failure> {

@@ -190,7 +190,7 @@ fn trials(families: &mut Families<'_>, state: &RunState) -> fmt::Result {
     let help = "Responses per second of the latest trial at these levels.";
     families.numbers("run_response_rate", help, gauges(|figures| figures.rate))?;
     let help = "CPU time of the subject per request, of the latest trial at these levels.";
-    families.measured(&Unit::Seconds, "run_cpu_per_request", help, gauges(|figures| figures.cpu_s))?;
+    families.numbers_of(&Unit::Seconds, "run_cpu_per_request", help, gauges(|figures| figures.cpu_s))?;
     let quantiles = state.figures.iter().flat_map(|(of, figures)| {
         let known = QUANTILES.iter().zip(figures.quantiles_s);
         known.filter_map(|(quantile, value)| {
@@ -199,7 +199,7 @@ fn trials(families: &mut Families<'_>, state: &RunState) -> fmt::Result {
         })
     });
     let help = "Quantiles of the response time of the latest trial at these levels.";
-    families.measured(&Unit::Seconds, "run_response_time", help, quantiles)
+    families.numbers_of(&Unit::Seconds, "run_response_time", help, quantiles)
 }
 
 fn labels((levels, workload): &(String, String)) -> [Label; 2] {

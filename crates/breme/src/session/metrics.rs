@@ -88,7 +88,7 @@ impl Collector for SessionMetrics {
         families.gauges("session_requests_open", "Requests for sessions, by what they wait for.", stages)?;
         let margins = nodes.iter().map(|(label, _, gauges)| ([label.clone()], gauges.lease_margin.as_secs_f64()));
         let help = "How long the node's lease is still good for.";
-        families.measured(&Unit::Seconds, "session_lease_margin", help, margins)?;
+        families.numbers_of(&Unit::Seconds, "session_lease_margin", help, margins)?;
         self.times(&mut families)
     }
 }

@@ -94,10 +94,10 @@ impl Collector for WatchMetrics {
             })
         });
         let help = "Quantiles of the response time in the last interval.";
-        families.measured(&Unit::Seconds, "watch_response_time", help, times)?;
+        families.numbers_of(&Unit::Seconds, "watch_response_time", help, times)?;
         let burning = targets.iter().filter_map(|one| Some((label(one), one.burn_rate?)));
         let ratio = Unit::Other(String::from("ratio"));
-        families.measured(&ratio, "watch_burn_rate", "Burn rate of the error budget over an hour.", burning)?;
+        families.numbers_of(&ratio, "watch_burn_rate", "Burn rate of the error budget over an hour.", burning)?;
         let used = || targets.iter().filter_map(|one| Some((one, one.last.usage?)));
         let help = "Resident memory of the target's processes.";
         let memory = used().map(|(one, usage)| (label(one), usage.memory_bytes));
@@ -108,9 +108,9 @@ impl Collector for WatchMetrics {
         families.gauges("watch_target_fds", "Open descriptors of the target's processes.", descriptors)?;
         let help = "Largest share of a process's limit of descriptors.";
         let shares = used().map(|(one, usage)| (label(one), usage.descriptors_share));
-        families.measured(&ratio, "watch_target_fds_used", help, shares)?;
+        families.numbers_of(&ratio, "watch_target_fds_used", help, shares)?;
         let cpu = used().filter(|(_, usage)| usage.over_ns > 0);
         let cpu = cpu.map(|(one, usage)| (label(one), usage.cpu_ns as f64 / usage.over_ns as f64));
-        families.measured(&ratio, "watch_target_cpu", "Processors used by the target's processes.", cpu)
+        families.numbers_of(&ratio, "watch_target_cpu", "Processors used by the target's processes.", cpu)
     }
 }

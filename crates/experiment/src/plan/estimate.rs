@@ -18,7 +18,7 @@ pub struct Estimate {
     /// Time of loads that end by duration or follow a schedule, think times, pauses, starts and stops. The run is not
     /// much shorter.
     pub known: Duration,
-    /// Requests that must be answered in addition to that time, summed over the trials.
+    /// Requests that must be answered (in a scenario: sessions to complete) in addition, summed over the trials.
     pub requests: u64,
 }
 

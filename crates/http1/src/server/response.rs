@@ -215,8 +215,8 @@ impl ServerConnection {
         Some(sent.len() as u64)
     }
 
-    /// Announces `Connection: close` in the responses from now on, because the server is stopping. A response whose
-    /// head was already written also closes the connection.
+    /// Announces `Connection: close` in the responses from now on: the server is stopping, or needs the connection for
+    /// another client. A response whose head was already written also closes the connection.
     pub fn close_after_response(&mut self) {
         self.close = true;
         if self.request_state == RequestState::Draining {

@@ -251,14 +251,15 @@ impl Exchange {
     /// Why there is no response, for other requests that wait for it.
     fn fetch_error(&self, failure: &Failure, settings: &Settings) -> FetchError {
         let upstream = self.visible_upstream_name(settings).map(Arc::from);
-        let response_head: FailureInfo = Arc::new(SharedFailure { failure: failure.clone(), upstream });
+        let info: FailureInfo = Arc::new(SharedFailure { failure: failure.clone(), upstream });
         match failure {
             Failure::NoUpstream(_) | Failure::Connect(_) | Failure::NoTlsClient | Failure::Resolve(_) => {
-                FetchError::Unreachable(response_head)
+                FetchError::Unreachable(info)
             }
-            Failure::ConnectionLost | Failure::UpstreamDown | Failure::InvalidResponse(_) | Failure::HeadTimeout => {
-                FetchError::NoResponse(response_head)
-            }
+            Failure::ConnectionLost
+            | Failure::UpstreamDown
+            | Failure::InvalidResponse(_)
+            | Failure::ResponseHeadTimeout => FetchError::NoResponse(info),
             _ => FetchError::Request,
         }
     }

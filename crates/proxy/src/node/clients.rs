@@ -221,13 +221,13 @@ impl Context<'_> {
         clients.into_iter().for_each(|key| self.wait_for_more(key));
     }
 
-    /// Pauses or resumes the client's body.
-    pub(super) fn pause_client(&mut self, key: ClientKey, client_is_slow: bool) {
+    /// Pauses or resumes the client's body: the upstream reads slower than it arrives.
+    pub(super) fn pause_client(&mut self, key: ClientKey, upstream_is_slow: bool) {
         let Some(client) = self.client(key) else { return };
-        if client.state.is_paused != client_is_slow {
-            client.state.is_paused = client_is_slow;
+        if client.state.is_paused != upstream_is_slow {
+            client.state.is_paused = upstream_is_slow;
             let id = client.id;
-            if client_is_slow { self.actions.pause(id) } else { self.actions.resume(id) }
+            if upstream_is_slow { self.actions.pause(id) } else { self.actions.resume(id) }
         }
     }
 

@@ -87,9 +87,9 @@ impl Context<'_> {
             Stage::Pending { wait, .. } => match wait {
                 Wait::Resolving => Failure::Resolve(ResolveError::TimedOut),
                 Wait::Following(following) if following.follower.deadline() <= now => return self.end_wait(key),
-                Wait::Following(_) => Failure::HeadTimeout,
+                Wait::Following(_) => Failure::ResponseHeadTimeout,
                 Wait::Queued { .. } => Failure::NoUpstream(NoChoice::AllFull),
-                Wait::Requesting(_) if exchange.content.is_complete => Failure::HeadTimeout,
+                Wait::Requesting(_) if exchange.content.is_complete => Failure::ResponseHeadTimeout,
                 Wait::Requesting(attempt) if self.node.is_slow(attempt.upstream) => Failure::SendTimeout,
                 Wait::Requesting(_) => {
                     let reason = exchange.content_progress().late_reason(now, &self.shared.settings.limits);

@@ -209,7 +209,7 @@ impl Exchange {
 
 fn failure_outcome(failure: &Failure) -> UpstreamOutcome {
     match failure {
-        Failure::HeadTimeout | Failure::ReadTimeout | Failure::TotalTimeout | Failure::SendTimeout => {
+        Failure::ResponseHeadTimeout | Failure::ReadTimeout | Failure::TotalTimeout | Failure::SendTimeout => {
             UpstreamOutcome::TimedOut
         }
         Failure::ConnectionLost | Failure::UpstreamDown | Failure::InvalidResponse(_) => {

@@ -43,7 +43,7 @@ impl Context<'_> {
                 }
             }
             FollowerPoll::Retry => self.retry_lookup(key, following),
-            FollowerPoll::Failed(response_head) => match response_head.downcast::<SharedFailure>() {
+            FollowerPoll::Failed(info) => match info.downcast::<SharedFailure>() {
                 Ok(shared) => self.fail(key, &Failure::Shared(shared)),
                 Err(_) => self.retry_lookup(key, following),
             },

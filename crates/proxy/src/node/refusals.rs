@@ -21,11 +21,11 @@ impl Context<'_> {
         {
             return self.abort_response(exchange, key, Completion::ClientFailed);
         }
-        let response_head = self.write_refusal(key, refusal);
-        match (exchange, response_head) {
+        let sent_bytes = self.write_refusal(key, refusal);
+        match (exchange, sent_bytes) {
             (Some(exchange), _) => {
                 if let Some(exchange) = self.exchange(exchange) {
-                    (exchange.status, exchange.sent_bytes) = (refusal.status, response_head.unwrap_or_default());
+                    (exchange.status, exchange.sent_bytes) = (refusal.status, sent_bytes.unwrap_or_default());
                 }
                 self.end_exchange(exchange, Completion::ClientFailed, false);
             }
