@@ -92,8 +92,14 @@ async fn serve_node(
     let admin = args.admin()?.map(AdminListener::bind).transpose()?;
     let opened = Opened::new(args).await?;
     let readiness = Readiness::default();
-    let properties =
-        NodeProperties { name: args.name, places, tls: tls.as_ref(), peer_place: args.peer_place()?, secrets };
+    let properties = NodeProperties {
+        name: args.name,
+        places,
+        tls: tls.as_ref(),
+        peer_place: args.peer_place()?,
+        transformer: host::transformer(args)?,
+        secrets,
+    };
     let host = Host::start(args, properties, opened, readiness.clone())?;
     // Before the addresses are printed: a signal after that is handled.
     let end = ending(readiness.clone())?;

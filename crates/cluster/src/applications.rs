@@ -42,12 +42,12 @@ const BODY_TIME: Duration = Duration::from_secs(30);
 const TEXT: HeaderValue = HeaderValue::from_static(media_type::TEXT);
 
 /// The applications; `/xsl` only if there is a transformer.
-pub fn router(sessions: SessionLayer, transformer: Option<Transformer>) -> Router {
+pub fn router(sessions: SessionLayer, transformer: Option<Arc<Transformer>>) -> Router {
     let mut routes = Router::new()
         .route("/session", get(store).post(store))
         .route("/login", post(log_in))
         .route("/logout", post(log_out));
-    if let Some(transformer) = transformer.map(Arc::new) {
+    if let Some(transformer) = transformer {
         let transform = move |session, parameters| transformation::respond(transformer.clone(), session, parameters);
         routes = routes.route("/xsl", get(transform.clone()).post(transform));
     }

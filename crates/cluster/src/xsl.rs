@@ -1,7 +1,7 @@
 //! XML documents transformed with XSL stylesheets (XSLT 1.0), both from one folder.
 //!
 //! The processor is libxslt, which is written in C, so each transformation runs in a separate process (`xsltproc`) with
-//! limited time and memory. Both files are read and checked here; the process gets them as open files and nothing else.
+//! limited time and memory. Both files are read and checked here; the process gets copies of them.
 
 mod checks;
 mod limits;
@@ -22,11 +22,13 @@ pub use limits::{
     DOCUMENT_BYTES_MAX, MEMORY_MAX, RESULT_BYTES_MAX, STYLESHEET_BYTES_MAX, TransformError, TransformerLimits,
     WAITING_MAX,
 };
+use process::Processor;
 
 /// Transforms the documents of a folder with the stylesheets of the same folder.
 #[derive(Debug)]
 pub struct Transformer {
     folder: Arc<RootDirectory>,
+    processor: Arc<Processor>,
     limits: TransformerLimits,
     /// One permit for each waiting or running transformation.
     places: Arc<Semaphore>,
@@ -50,9 +52,10 @@ impl Transformer {
     pub fn new(folder: &Path, limits: TransformerLimits) -> io::Result<Self> {
         let with_folder = |error| io::Error::new(io::Error::kind(&error), format!("{}: {error}", folder.display()));
         let root = RootDirectory::open_folder(folder, false).map_err(with_folder)?;
-        process::check_program()?;
+        let processor = Arc::new(Processor::find()?);
         Ok(Self {
             folder: Arc::new(root),
+            processor,
             limits,
             places: Arc::new(Semaphore::new(limits.processes + WAITING_MAX)),
             processes: Arc::new(Semaphore::new(limits.processes)),
@@ -66,12 +69,12 @@ impl Transformer {
     pub async fn transform(&self, stylesheet: &str, document: &str) -> Result<Transformed, TransformError> {
         let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| TransformError::Busy)?;
         let process = Arc::clone(&self.processes).acquire_owned().await.map_err(|_| TransformError::Busy)?;
-        let (folder, limits) = (Arc::clone(&self.folder), self.limits);
+        let (folder, processor, limits) = (Arc::clone(&self.folder), Arc::clone(&self.processor), self.limits);
         let (stylesheet, document) = (stylesheet.to_owned(), document.to_owned());
         let transformation = spawn_blocking(move || {
             // Held until the process has ended, even if the result is no longer awaited.
             let _held = (place, process);
-            transform(&folder, limits, &stylesheet, &document)
+            transform(&folder, &processor, limits, &stylesheet, &document)
         });
         transformation.await.map_err(|error| TransformError::Io(io::Error::other(error)))?
     }
@@ -79,6 +82,7 @@ impl Transformer {
 
 fn transform(
     folder: &RootDirectory,
+    processor: &Processor,
     limits: TransformerLimits,
     style: &str,
     document: &str,
@@ -91,7 +95,7 @@ fn transform(
     let stylesheet = Stylesheet::from_text(&style_text).map_err(refused(style))?;
     let document_text = read(folder, document, DOCUMENT_BYTES_MAX)?;
     let content = checks::document_content(&document_text).map_err(refused(document))?;
-    let result = process::run(stylesheet.content, content, limits)?;
+    let result = processor.run(stylesheet.content, content, limits)?;
     Ok(Transformed { media_type: stylesheet.output.media_type(&result), content: result.into() })
 }
 

@@ -14,14 +14,6 @@ pub struct Confinement {
     pub open_files: Option<u64>,
     /// RLIMIT_NPROC, per user; does not apply to root.
     pub processes: Option<u64>,
-    /// RLIMIT_AS, in bytes.
-    pub memory: Option<u64>,
-    /// RLIMIT_CPU; beyond it the child is killed.
-    pub cpu_seconds: Option<u64>,
-    /// RLIMIT_FSIZE, in bytes; beyond it the child gets SIGXFSZ.
-    pub file_bytes: Option<u64>,
-    /// Files that stay open in the child, under the same numbers.
-    pub kept_files: Vec<OwnedFd>,
     /// `cgroup.procs` files, open for writing, of the control groups to join.
     pub control_groups: Vec<OwnedFd>,
 }
@@ -59,12 +51,6 @@ pub fn confine_within(command: &mut Command, confinement: Confinement) -> &mut C
         }
         limit(Resource::Nofile, confinement.open_files)?;
         limit(Resource::Nproc, confinement.processes)?;
-        limit(Resource::As, confinement.memory)?;
-        limit(Resource::Cpu, confinement.cpu_seconds)?;
-        limit(Resource::Fsize, confinement.file_bytes)?;
-        for file in &confinement.kept_files {
-            rustix::io::fcntl_setfd(file, rustix::io::FdFlags::empty())?;
-        }
         if is_pinned {
             rustix::thread::sched_setaffinity(None, &set)?;
         }
@@ -155,37 +141,6 @@ mod tests {
         let output = confine_within(command.arg("/proc/self/limits"), confinement).output().unwrap();
         let limits = String::from_utf8(output.stdout).unwrap();
         assert!(field(&limits, "Max open files").starts_with("77 "), "{limits}");
-    }
-
-    #[test]
-    fn exceeding_limits_kills_child() {
-        use std::os::unix::process::ExitStatusExt;
-
-        let signal_of = |script: &str, confinement| {
-            let mut command = Command::new("sh");
-            command.args(["-c", script]).stdout(tempfile::tempfile().unwrap());
-            confine_within(&mut command, confinement).status().unwrap().signal()
-        };
-        let files = Confinement { file_bytes: Some(1000), ..Confinement::default() };
-        assert_eq!(signal_of("exec head -c 1001 /dev/zero", files), Some(libc::SIGXFSZ));
-        let cpu = Confinement { cpu_seconds: Some(1), ..Confinement::default() };
-        assert_eq!(signal_of("while :; do :; done", cpu), Some(libc::SIGKILL));
-    }
-
-    #[test]
-    fn child_inherits_kept_files() {
-        use std::io::{Seek, Write};
-        use std::os::fd::AsRawFd;
-
-        let mut file = tempfile::tempfile().unwrap();
-        file.write_all(b"kept").unwrap();
-        file.rewind().unwrap();
-        let path = format!("/dev/fd/{}", file.as_raw_fd());
-        let mut without = Command::new("cat");
-        assert!(!confine(without.arg(&path).stderr(Stdio::null()), &[]).status().unwrap().success());
-        let retained = Confinement { kept_files: vec![file.into()], ..Confinement::default() };
-        let mut with = Command::new("cat");
-        assert_eq!(confine_within(with.arg(&path), retained).output().unwrap().stdout, b"kept");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A node with its listeners and its applications.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use breme_admin::{Maintenance, Readiness, ReloadStatus};
@@ -39,6 +40,8 @@ pub(super) struct NodeProperties<'a> {
     pub(super) tls: Option<&'a Tls>,
     /// Where it listens for other nodes, if there are any.
     pub(super) peer_place: Option<SocketAddr>,
+    /// Shared by the nodes of a process, whose transformations compete for the same CPUs.
+    pub(super) transformer: Option<Arc<Transformer>>,
     pub(super) secrets: Secrets,
 }
 
@@ -70,9 +73,9 @@ impl Host {
         opened: Opened,
         readiness: Readiness,
     ) -> Result<Self, Failure> {
-        let NodeProperties { name, places, tls, peer_place, secrets: Secrets { peers: trust, keys } } = properties;
+        let NodeProperties { name, places, tls, peer_place, transformer, secrets: Secrets { peers: trust, keys } } =
+            properties;
         let limits = args.limits()?;
-        let transformer = transformer(args)?;
         let peer_listener = peer_place.map(listen_for_peers).transpose()?;
         let address = match (&args.peer_address, &peer_listener) {
             (Some(address), _) => address.clone(),
@@ -146,10 +149,11 @@ async fn gave_all_away(node: &Node) {
     }
 }
 
-fn transformer(args: &SessionArgs) -> Result<Option<Transformer>, Failure> {
+/// The transformer of the nodes of this process, if `--xsl` names a folder.
+pub(super) fn transformer(args: &SessionArgs) -> Result<Option<Arc<Transformer>>, Failure> {
     let new = |folder: &std::path::PathBuf| {
         let transformer = Transformer::new(folder, TransformerLimits::default());
-        transformer.map_err(|error| Failure::run(format!("--xsl: {error}")))
+        transformer.map(Arc::new).map_err(|error| Failure::run(format!("--xsl: {error}")))
     };
     args.xsl.as_ref().map(new).transpose()
 }

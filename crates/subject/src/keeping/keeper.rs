@@ -126,7 +126,6 @@ impl Keeper {
             open_files: program.open_files,
             processes: program.processes,
             control_groups: control_group::open_doors(&program.control_groups)?,
-            ..breme_sys::Confinement::default()
         };
         let child = breme_sys::confine_within(&mut command, confinement).spawn();
         close_output()?;

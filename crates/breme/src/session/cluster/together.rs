@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::super::arguments::{ROLE, SessionArgs};
 use super::super::engine::Opened;
-use super::super::host::{Ending, Host, NodeProperties, maintain};
+use super::super::host::{Ending, Host, NodeProperties, maintain, transformer};
 use super::super::metrics::registry;
 use super::super::secrets::{self, Secrets};
 use super::director::is_true;
@@ -26,6 +26,7 @@ pub(crate) async fn serve_together(args: &SessionArgs, count: usize) -> Result<(
     let opened = Opened::new(args).await?;
     let keys = secrets::cookie_keys(args)?;
     let peers = secrets::peers_of(secrets::random_secret()?.as_bytes())?;
+    let transformer = transformer(args)?;
     let readiness = Readiness::default();
     let mut hosts = Vec::new();
     for (number, place) in (1..).zip(places) {
@@ -34,6 +35,7 @@ pub(crate) async fn serve_together(args: &SessionArgs, count: usize) -> Result<(
             places: vec![place],
             tls: tls.as_ref(),
             peer_place: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
+            transformer: transformer.clone(),
             secrets: Secrets { peers: peers.clone(), keys: keys.clone() },
         };
         // The readiness of one applies to all: they share an engine.
