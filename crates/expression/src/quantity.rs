@@ -75,7 +75,7 @@ const OTHER_WORDS: [(&str, &str); 20] = [
 /// A name that is no quantity's, with the likely or the known ones.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum MeasureNameError {
-    #[error("there is no measure `{name}`; {remedy}", remedy = .meant.map_or_else(|| known_names(), |meant| format!("did you mean `{meant}`?")))]
+    #[error("there is no measure `{name}`; {remedy}", remedy = .meant.map_or_else(known_names, |meant| format!("did you mean `{meant}`?")))]
     Unknown { name: String, meant: Option<&'static str> },
     #[error("`{0}` names no status; write for example status.500")]
     Status(String),
