@@ -63,6 +63,7 @@ impl Plan {
     /// The first invalid setting or target.
     pub fn new(settings: Settings) -> Result<Self, PlanError> {
         settings.check()?;
+        let settings = Settings { keep_alive: settings.keeps_alive(), ..settings };
         let fields = compile_fields(&settings)?;
         let proxy = settings.proxy.as_deref().map(parse_proxy).transpose()?;
         if let Some(scenarios) = &settings.scenarios {

@@ -27,6 +27,8 @@ pub struct Request {
     content: Content,
     /// It writes a version of its target page.
     writes_version: bool,
+    /// It asks the server to close the connection.
+    closes: bool,
 }
 
 #[derive(Debug)]
@@ -74,6 +76,11 @@ pub enum RequestError {
 #[must_use]
 pub fn is_field_name(name: &str) -> bool {
     is_token(name.as_bytes())
+}
+
+/// Whether a Connection field with this value has the option `close`.
+pub(crate) fn has_close(value: &[u8]) -> bool {
+    value.split(|&byte| byte == b',').any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))
 }
 
 /// The parts of a request.
@@ -133,7 +140,19 @@ impl Request {
             _ => None,
         };
         let writes_version = parts.content.is_some_and(Template::has_page_version);
-        Self { method: parts.method.to_owned(), whole, head, content, writes_version }
+        let mut connection = parts.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case("Connection")).peekable();
+        let closes = match connection.peek() {
+            Some(_) => connection.any(|(_, value)| value.as_fixed().is_some_and(has_close)),
+            None => !parts.keep_alive,
+        };
+        Self { method: parts.method.to_owned(), whole, head, content, writes_version, closes }
+    }
+
+    /// Whether it asks the server to close the connection after the response (RFC 9112, 9.6).
+    #[inline]
+    #[must_use]
+    pub const fn closes(&self) -> bool {
+        self.closes
     }
 
     #[inline]

@@ -381,6 +381,18 @@ fn without_keep_alive_each_request_has_its_connection_and_the_server_closes_firs
 }
 
 #[test]
+fn a_connection_is_not_reused_if_only_the_request_announced_its_end() {
+    let close = vec![("connection".to_owned(), b"Upgrade, Close".to_vec())];
+    let settings = counted(50, 5);
+    for settings in [Settings { keep_alive: false, ..settings.clone() }, Settings { fields: close, ..settings }] {
+        let mut world = World::new(settings, 1, |_| ok("x"));
+        let outcome = world.finish();
+        assert_eq!((outcome.requests.answered, outcome.connections.opened), (50, 50));
+        assert!(outcome.errors.is_empty() && outcome.requests.resent == 0, "{outcome:?}");
+    }
+}
+
+#[test]
 fn whatever_the_server_does_each_request_is_accounted_for() {
     for seed in 0..150 {
         let (requests, depth) = (40 + seed, [1, 2, 5][seed as usize % 3]);

@@ -131,7 +131,7 @@ fn check_bounds(settings: &Settings) -> Result<(), SettingError> {
     if settings.connections * settings.pipeline_depth > OUTSTANDING_MAX {
         return Err(SettingError::Outstanding);
     }
-    if settings.pipeline_depth > 1 && (!settings.keep_alive || settings.version == Version::Http10) {
+    if settings.pipeline_depth > 1 && (!settings.keeps_alive() || settings.version == Version::Http10) {
         return Err(SettingError::PipelineWithoutKeepAlive);
     }
     if settings.timeout.is_zero() {

@@ -7,6 +7,7 @@ use breme_http::Version;
 
 use crate::checks::Expectations;
 use crate::pace::{Arrivals, Pace};
+use crate::request::has_close;
 use crate::scenario::Scenarios;
 use crate::target::Target;
 use crate::variables::Variables;
@@ -131,6 +132,13 @@ impl OpenLoop {
 }
 
 impl Settings {
+    /// Whether connections are reused; a field `Connection: close` of every request prevents it too.
+    #[must_use]
+    pub fn keeps_alive(&self) -> bool {
+        let closes = |(name, value): &(String, Vec<u8>)| name.eq_ignore_ascii_case("Connection") && has_close(value);
+        self.keep_alive && !self.fields.iter().any(closes)
+    }
+
     /// One URL, and the defaults of all flags of `breme load`: 10 connections for 10 seconds.
     #[must_use]
     pub fn new(url: &str) -> Self {

@@ -136,10 +136,11 @@ impl Load {
             versions: self.run.versions(),
             pairs,
         };
+        let closes = request.closes();
         let Sent { bytes, mark } = send(request, connection, variables, actions);
         self.tally.bytes_sent += bytes as u64;
         if let Some(slot) = user.window.get_mut(place) {
-            slot.mark = mark;
+            (slot.mark, slot.closes) = (mark, closes);
         }
         self.tally.resent += u64::from(is_again && redirected.is_none());
         self.tally.issued += u64::from(!is_again);
@@ -172,6 +173,9 @@ impl Load {
                     return (length, Reading::Lost);
                 }
                 ReadStep::Answered { taken, keep_alive } => {
+                    // Some servers close a connection as asked without announcing it.
+                    let is_closing = self.users[index as usize].window.oldest().is_some_and(|oldest| oldest.closes);
+                    let keep_alive = keep_alive && !is_closing;
                     let ended = received.ended && taken == rest.len();
                     let times = (now, received.arrived_at);
                     match self.follow_redirect(times, index, connection, (keep_alive, ended), actions) {
