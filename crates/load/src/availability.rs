@@ -8,6 +8,7 @@
 //! So a user's gaps do not include think times, but failed attempts and the pauses between them. A user without a
 //! response at the end of the run has a gap until then.
 
+use std::cmp::Ordering::{Equal, Greater, Less};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -36,18 +37,30 @@ impl Gap {
     }
 }
 
-/// The latest successful response of all shards.
+/// The latest successful response and the latest failure of all shards; 0: none.
 #[derive(Debug, Default)]
-pub(crate) struct LatestSuccess(AtomicU64);
+pub(crate) struct LatestOutcomes {
+    success: AtomicU64,
+    failure: AtomicU64,
+}
 
-impl LatestSuccess {
-    pub(crate) fn get(&self) -> Instant {
-        Instant::from_nanos(self.0.load(Ordering::Relaxed))
+impl LatestOutcomes {
+    fn success(&self) -> Instant {
+        Instant::from_nanos(self.success.load(Ordering::Relaxed))
     }
 
-    /// Returns the latest one before this one, which may be later than it.
-    fn report(&self, done: Instant) -> Instant {
-        Instant::from_nanos(self.0.fetch_max(done.as_nanos(), Ordering::Relaxed))
+    /// Returns the latest success before this one, which may be later than it.
+    fn report_success(&self, done: Instant) -> Instant {
+        Instant::from_nanos(self.success.fetch_max(done.as_nanos(), Ordering::Relaxed))
+    }
+
+    #[inline]
+    fn failure(&self) -> Instant {
+        Instant::from_nanos(self.failure.load(Ordering::Relaxed))
+    }
+
+    fn report_failure(&self, at: Instant) {
+        self.failure.fetch_max(at.as_nanos(), Ordering::Relaxed);
     }
 }
 
@@ -61,8 +74,10 @@ pub(crate) struct Availability {
     pub user_gap: Gap,
     /// The latest request that failed or had a wrong response.
     pub last_failure: Option<Instant>,
-    /// The first successful response after it.
+    /// The first successful response after the last failure of any shard.
     pub recovered: Option<Instant>,
+    /// The failure before `recovered`.
+    recovered_from: Instant,
 }
 
 impl Availability {
@@ -74,6 +89,7 @@ impl Availability {
             user_gap: Gap::default(),
             last_failure: None,
             recovered: None,
+            recovered_from: Instant::ZERO,
         }
     }
 
@@ -83,24 +99,26 @@ impl Availability {
 
     /// Records a successful response to a user who has wanted one since `wanted`.
     #[inline]
-    pub(crate) fn note_success(&mut self, wanted: Instant, done: Instant, latest: &LatestSuccess) {
+    pub(crate) fn note_success(&mut self, wanted: Instant, done: Instant, latest: &LatestOutcomes) {
         self.note_wait(wanted, done);
         if done.nanos_since(self.reported) >= nanos(REPORT_EVERY) {
             self.report(done, latest);
         }
-        if self.last_failure.is_some() && self.recovered.is_none() {
-            self.recovered = Some(done);
+        let failure = latest.failure();
+        if failure > self.recovered_from && failure <= done {
+            (self.recovered_from, self.recovered) = (failure, Some(done));
         }
     }
 
-    fn report(&mut self, done: Instant, latest: &LatestSuccess) {
+    fn report(&mut self, done: Instant, latest: &LatestOutcomes) {
         self.reported = done;
-        let before = latest.report(done).max(self.from);
+        let before = latest.report_success(done).max(self.from);
         self.gap.take(before, done);
     }
 
-    pub(crate) fn note_failure(&mut self, at: Instant) {
-        (self.last_failure, self.recovered) = (Some(at), None);
+    pub(crate) fn note_failure(&mut self, at: Instant, latest: &LatestOutcomes) {
+        self.last_failure = self.last_failure.max(Some(at));
+        latest.report_failure(at);
     }
 
     /// Records that a user has waited for one.
@@ -113,14 +131,19 @@ impl Availability {
         self.gap.keep_longer(other.gap);
         self.user_gap.keep_longer(other.user_gap);
         self.from = self.from.min(other.from);
-        if other.last_failure > self.last_failure {
-            (self.last_failure, self.recovered) = (other.last_failure, other.recovered);
+        self.last_failure = self.last_failure.max(other.last_failure);
+        match other.recovered_from.cmp(&self.recovered_from) {
+            Less => {}
+            Equal => self.recovered = self.recovered.min(other.recovered),
+            Greater => (self.recovered_from, self.recovered) = (other.recovered_from, other.recovered),
         }
     }
 
-    /// The run has ended: the time since the latest successful response is a gap too.
-    pub(crate) fn close(&mut self, until: Instant, latest: &LatestSuccess) {
-        self.gap.take(latest.get().max(self.from), until);
+    /// The run has ended: the time since the latest successful response is a gap too, and a recovery from an earlier
+    /// failure is none.
+    pub(crate) fn close(&mut self, until: Instant, latest: &LatestOutcomes) {
+        self.gap.take(latest.success().max(self.from), until);
+        self.recovered = self.recovered.filter(|_| self.last_failure == Some(self.recovered_from));
     }
 }
 
@@ -144,7 +167,7 @@ mod tests {
 
     #[test]
     fn the_service_has_a_gap_where_no_shard_has_a_success() {
-        let latest = LatestSuccess::default();
+        let latest = LatestOutcomes::default();
         let [mut one, mut two] = [begun(0), begun(0)];
         for (is_one, done) in [(true, 10), (false, 20), (true, 60), (false, 200), (true, 210)] {
             let shard = if is_one { &mut one } else { &mut two };
@@ -158,7 +181,7 @@ mod tests {
 
     #[test]
     fn time_before_the_window_does_not_count() {
-        let latest = LatestSuccess::default();
+        let latest = LatestOutcomes::default();
         let mut shard = begun(500);
         shard.note_success(at(0), at(400), &latest);
         assert_eq!((shard.gap, shard.user_gap), (Gap::default(), Gap::default()));
@@ -172,23 +195,31 @@ mod tests {
     fn a_shard_that_has_not_begun_has_no_gap() {
         let mut shard = Availability::new();
         shard.merge(&Availability::new());
-        shard.close(at(5), &LatestSuccess::default());
+        shard.close(at(5), &LatestOutcomes::default());
         assert_eq!((shard.gap, shard.user_gap), (Gap::default(), Gap::default()));
     }
 
     #[test]
-    fn recovery_is_the_first_success_after_the_last_failure_of_all_shards() {
-        let latest = LatestSuccess::default();
+    fn recovery_is_the_first_success_of_any_shard_after_the_last_failure_of_any() {
+        let latest = LatestOutcomes::default();
         let [mut one, mut two] = [begun(0), begun(0)];
-        one.note_failure(at(100));
+        one.note_failure(at(100), &latest);
         one.note_success(at(100), at(150), &latest);
-        one.note_failure(at(200));
+        two.note_success(at(100), at(190), &latest);
+        one.note_failure(at(200), &latest);
+        // It had come before the failure.
+        two.note_success(at(190), at(195), &latest);
+        two.note_success(at(195), at(230), &latest);
+        two.note_success(at(230), at(240), &latest);
         one.note_success(at(200), at(260), &latest);
-        one.note_success(at(260), at(270), &latest);
-        two.note_failure(at(190));
         for (mut sum, other) in [(one, two), (two, one)] {
             sum.merge(&other);
-            assert_eq!((sum.last_failure, sum.recovered), (Some(at(200)), Some(at(260))));
+            sum.close(at(300), &latest);
+            assert_eq!((sum.last_failure, sum.recovered), (Some(at(200)), Some(at(230))));
         }
+        two.note_failure(at(290), &latest);
+        two.merge(&one);
+        two.close(at(300), &latest);
+        assert_eq!((two.last_failure, two.recovered), (Some(at(290)), None));
     }
 }

@@ -37,7 +37,7 @@ impl Run {
         let started = self.started().unwrap_or_default();
         let ended = shards.iter().map(|shard| shard.span.ended).max().unwrap_or_default();
         let window = window(shards, started, ended);
-        tally.availability.close(started + window, self.latest_success());
+        tally.availability.close(started + window, self.latest_outcomes());
         let mut series = self.series();
         series.finish(ended.since(started));
         let requests = counts::requests(&tally);

@@ -12,7 +12,7 @@ use breme_node::{ConnectError, TlsFailure};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::arrivals::{ArrivalQueue, Bounds};
-use crate::availability::LatestSuccess;
+use crate::availability::LatestOutcomes;
 use crate::counts::Counts;
 use crate::pairs::SessionIds;
 use crate::series::{Observer, Series};
@@ -65,7 +65,7 @@ pub struct Run {
     session_ids: Option<SessionIds>,
     is_connected: AtomicBool,
     gave_up: AtomicBool,
-    latest_success: LatestSuccess,
+    latest_outcomes: LatestOutcomes,
     tls_failure: OnceLock<TlsFailure>,
     refused_tunnel: OnceLock<RefusedTunnel>,
     shards: Box<[ShardProgress]>,
@@ -127,7 +127,7 @@ impl Run {
             session_ids,
             is_connected: AtomicBool::new(false),
             gave_up: AtomicBool::new(false),
-            latest_success: LatestSuccess::default(),
+            latest_outcomes: LatestOutcomes::default(),
             tls_failure: OnceLock::new(),
             refused_tunnel: OnceLock::new(),
             shards: (0..shard_count).map(|_| ShardProgress::default()).collect(),
@@ -262,8 +262,8 @@ impl Run {
         start..start + CLAIM_MAX
     }
 
-    pub(crate) const fn latest_success(&self) -> &LatestSuccess {
-        &self.latest_success
+    pub(crate) const fn latest_outcomes(&self) -> &LatestOutcomes {
+        &self.latest_outcomes
     }
 
     pub(crate) const fn queue(&self) -> Option<&ArrivalQueue> {

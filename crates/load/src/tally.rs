@@ -366,7 +366,7 @@ mod tests {
             occupancy.add(activity, Instant::ZERO, Instant::from_nanos(next()));
         }
         let mut availability = Availability::new();
-        availability.note_failure(Instant::from_nanos(next()));
+        availability.note_failure(Instant::from_nanos(next()), &crate::availability::LatestOutcomes::default());
         // Every field is named, so that a new one is not forgotten here.
         Tally {
             issued: next(),

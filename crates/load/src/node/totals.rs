@@ -155,14 +155,14 @@ impl Load {
     pub(super) fn note_success(&mut self, index: u32, due: Instant, done: Instant) {
         let unserved_since = std::mem::replace(&mut self.users[index as usize].unserved_since, Instant::FAR);
         let (wanted, done) = (unserved_since.min(due), done.min(self.window_ends));
-        self.tally.availability.note_success(wanted, done, self.run.latest_success());
+        self.tally.availability.note_success(wanted, done, self.run.latest_outcomes());
     }
 
     /// Records a response other than expected.
     pub(super) fn note_wrong_response(&mut self, index: u32, kind: ErrorKind, due: Instant, done: Instant) {
         let user = &mut self.users[index as usize];
         user.unserved_since = user.unserved_since.min(due);
-        self.tally.availability.note_failure(done);
+        self.tally.availability.note_failure(done, self.run.latest_outcomes());
         self.note_wrong(done.nanos_since(due));
         self.count_error(kind);
     }
@@ -185,7 +185,7 @@ impl Load {
 
     /// A request that was begun gets no response.
     pub(super) fn fail(&mut self, index: u32, kind: ErrorKind) {
-        self.tally.availability.note_failure(self.last_seen);
+        self.tally.availability.note_failure(self.last_seen, self.run.latest_outcomes());
         self.count_error(kind);
         if self.users[index as usize].in_session() {
             self.break_off(index, kind);
