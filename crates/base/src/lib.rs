@@ -8,8 +8,9 @@
 //! lists of CPUs, and [`ThinkTime`] is the pause of a user between two requests. [`HttpUrl`] is a URL in its parts, and
 //! [`loopback_addresses`] knows the names of this machine. [`PerShard`] holds counters with one writer each,
 //! [`counters!`] defines them from a table. [`CsvField`] is a field of a CSV file.
+//! [`error_line!`] and [`output_line!`] print without a panic.
 //!
-//! This crate performs no I/O, reads no clock and starts no threads.
+//! The functions of this crate perform no I/O, read no clock and start no threads.
 
 mod counts;
 mod cpu_list;
@@ -17,6 +18,7 @@ mod csv;
 mod instant;
 mod loopback;
 mod metrics;
+mod print;
 mod quantity;
 mod random;
 mod text_position;
