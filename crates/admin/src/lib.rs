@@ -14,6 +14,9 @@
 //! busy, and costs them nothing: each counts separately, and a request adds the counts up. It outlives the server's
 //! drain.
 
+// `eprintln!` panics if the log cannot be written: `breme_base::error_line!` does not.
+#![cfg_attr(not(test), warn(clippy::print_stderr))]
+
 mod api;
 mod exposition;
 mod maintenance;

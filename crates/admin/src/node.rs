@@ -9,7 +9,7 @@ use breme_base::{Instant, WallClock};
 use breme_http::{Framing, Limits, Method, RequestHead, Target};
 use breme_http1::{FieldStorage, Progress, ResponseBody};
 use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Received};
-use breme_server::{CachedDate, Connections, ServerShard};
+use breme_server::{CachedDate, Connections, ServerShard, is_turn_over};
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
@@ -25,6 +25,8 @@ pub(super) const CONNECTIONS_MAX: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Expected size of a page, to avoid reallocation.
 const PAGE_BYTES: usize = 16 * 1024;
+/// Responses of a connection before others are served. Few, since a page may cost a fraction of a millisecond.
+const RESPONSES_PER_TURN: usize = 16;
 /// Limit of request content; beyond it 413.
 pub(super) const CONTENT_BYTES_MAX: u64 = 256 * 1024;
 
@@ -149,10 +151,15 @@ struct Context<'a> {
     date: &'a [u8; 29],
     now: Instant,
     actions: &'a mut Actions,
+    /// Responses of this call.
+    response_count: u64,
+    /// Bytes of their contents.
+    content_bytes: u64,
 }
 
 impl Context<'_> {
-    /// Responds to all complete requests. Returns the number of bytes taken, and whether the connection is over.
+    /// Responds to complete requests, up to the limits of one call. Returns the number of bytes taken, and whether the
+    /// connection is over.
     fn serve(&mut self, received: Received<'_>, limits: &Limits) -> (usize, bool) {
         self.connection.begin_receiving(&received);
         let mut taken = 0;
@@ -180,6 +187,10 @@ impl Context<'_> {
                     return (received.bytes.len(), true);
                 }
             }
+            if self.connection.has_pending && is_turn_over(self.response_count, self.content_bytes, limits) {
+                self.actions.resume(self.connection.id);
+                return (taken, false);
+            }
         }
     }
 
@@ -199,6 +210,8 @@ impl Context<'_> {
     }
 
     fn answer(&mut self, page: &AdminPage) {
+        self.response_count += 1;
+        self.content_bytes += page.text.len() as u64;
         let AdminConnection { id, http, state, .. } = &mut *self.connection;
         state.since = self.now;
         let AdminPage { status, media_type, text, field } = page;
@@ -224,7 +237,12 @@ impl AdminNode {
     ) -> Self {
         Self {
             pages: RoutedPages { registry, readiness, api },
-            limits: Limits { drain_bytes_max: 0, content_bytes_max: CONTENT_BYTES_MAX, ..Limits::default() },
+            limits: Limits {
+                drain_bytes_max: 0,
+                content_bytes_max: CONTENT_BYTES_MAX,
+                pipeline_depth_max: RESPONSES_PER_TURN,
+                ..Limits::default()
+            },
             date: CachedDate::new(clock),
             connections: Connections::default(),
             server: ServerShard::default(),
@@ -261,7 +279,15 @@ impl Node for AdminNode {
     ) -> usize {
         let Some(connection) = self.connections.get_mut(id) else { return received.bytes.len() };
         let (pages, date) = (&self.pages, self.date.at(now).text());
-        let mut context = Context { connection: &mut *connection, pages, date, now, actions: &mut *actions };
+        let mut context = Context {
+            connection: &mut *connection,
+            pages,
+            date,
+            now,
+            actions: &mut *actions,
+            response_count: 0,
+            content_bytes: 0,
+        };
         let (taken, is_over) = context.serve(received, &self.limits);
         if is_over {
             self.server.close(connection, Close::Graceful, actions);
@@ -291,5 +317,41 @@ impl Node for AdminNode {
 
     fn next_deadline(&self) -> Option<Instant> {
         self.server.next_deadline()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use breme_base::UnixMillis;
+    use breme_node::{Action, ListenerId};
+
+    use super::*;
+
+    const ID: ConnectionId = ConnectionId::new(0, 0);
+
+    /// Lends `requests` and removes those taken. Returns the number of responses, and whether the rest is to be lent
+    /// again.
+    fn turn(node: &mut AdminNode, requests: &mut Vec<u8>) -> (usize, bool) {
+        let mut actions = Actions::new();
+        let received = Received { bytes: requests, ended: false, arrived_at: Instant::ZERO };
+        let taken = node.handle_received(Instant::ZERO, ID, received, &mut actions);
+        requests.drain(..taken);
+        let log = (0..actions.len()).filter_map(|index| Some((index, actions.get(index)?)));
+        let sent = log.clone().filter(|(_, action)| matches!(action, Action::Send(..)));
+        let sent: Vec<u8> = sent.flat_map(|(index, _)| actions.bytes(index).to_vec()).collect();
+        let response_count = String::from_utf8_lossy(&sent).matches("HTTP/1.1 200").count();
+        (response_count, log.into_iter().any(|(_, action)| matches!(action, Action::Resume(ID))))
+    }
+
+    #[test]
+    fn pipelined_requests_let_others_have_their_turn() {
+        let clock = WallClock::new(|_| UnixMillis(0));
+        let mut node = AdminNode::new(clock, Registry::default(), Readiness::default(), None);
+        let accepted = Accepted { listener: ListenerId(0), peer: None };
+        node.handle_accepted(Instant::ZERO, ID, accepted, &mut Actions::new());
+        let mut requests = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n".repeat(RESPONSES_PER_TURN + 1);
+        assert_eq!(turn(&mut node, &mut requests), (RESPONSES_PER_TURN, true));
+        assert_eq!(turn(&mut node, &mut requests), (1, false));
+        assert!(requests.is_empty());
     }
 }

@@ -17,6 +17,9 @@ use crate::io_backend::IoBackend;
 /// open connections.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Connections accepted per listener and turn, before open connections are served.
+pub(crate) const ACCEPTS_PER_TURN: usize = 64;
+
 /// What to do after an error of `accept`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AcceptError {

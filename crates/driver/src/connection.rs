@@ -199,6 +199,12 @@ impl Connection {
         matches!(self.phase, ConnectionPhase::Lingering { .. })
     }
 
+    /// Whether a response may be incomplete: only the node knows, unless it has finished sending. Idle connections are
+    /// closed by their nodes early in a drain.
+    pub(crate) fn may_be_answering(&self) -> bool {
+        self.is_accepted && self.finish != WriteShutdown::Done
+    }
+
     /// Whether to receive, if data arrives.
     pub(crate) fn wants_bytes(&self, receive_bytes_max: usize) -> bool {
         match self.phase {

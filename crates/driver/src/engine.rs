@@ -397,7 +397,12 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
 
     /// Whether another connection may be accepted.
     pub(crate) fn has_capacity(&self) -> bool {
-        self.connection_count() < self.settings.connections_max
+        self.capacity() > 0
+    }
+
+    /// How many more connections may be accepted.
+    pub(crate) fn capacity(&self) -> usize {
+        self.settings.connections_max.saturating_sub(self.connection_count())
     }
 
     pub(crate) fn lingering_count(&self) -> usize {

@@ -14,7 +14,7 @@ use mio::event::Event;
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Registry, Token};
 
-use crate::accept::{ACCEPT_PAUSE, AcceptError, BacklogCheck, accept_connections, has_waiting};
+use crate::accept::{ACCEPT_PAUSE, ACCEPTS_PER_TURN, AcceptError, BacklogCheck, accept_connections, has_waiting};
 use crate::control::StopMode;
 use crate::counters::LiveCounters;
 use crate::engine::{Engine, Readiness};
@@ -24,8 +24,6 @@ use crate::transport::Transport;
 
 /// Events fetched by one wait.
 const EVENTS_PER_TURN: usize = 256;
-/// Connections accepted per listener and turn, before open connections are served.
-const ACCEPTS_PER_TURN: usize = 64;
 /// Longer waits have a coarse part in milliseconds.
 const COARSE_WAIT_MIN: Duration = Duration::from_millis(3);
 

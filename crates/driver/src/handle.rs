@@ -4,12 +4,16 @@ use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+#[cfg(target_os = "linux")]
+use std::sync::mpsc::SyncSender;
 use std::sync::mpsc::sync_channel;
 use std::thread::{Builder, JoinHandle};
 
 use breme_node::{Node, Shard, ShardId};
 use breme_sys::uring::UringUnavailable;
 use breme_sys::{Address, Clock, ListeningSocket};
+#[cfg(target_os = "linux")]
+use rustix::io::Errno;
 use thiserror::Error;
 
 use crate::control::{Control, MailboxFull, ShardWaker, StopMode};
@@ -29,7 +33,8 @@ use crate::wake_fd::WakeFd;
 /// in [`handle_started`](Node::handle_started).
 ///
 /// # Errors
-/// If a thread cannot be started or pinned, or a listener cannot be duplicated; nothing runs then.
+/// If a thread cannot be started or pinned, a ring cannot be created, or a listener cannot be duplicated; nothing runs
+/// then.
 pub fn start<N: Node + Send + 'static>(
     kind: DriverKind,
     listeners: Vec<Listener>,
@@ -78,12 +83,12 @@ fn start_events<N: Node + Send + 'static>(
         shards.push((event_loop, backend));
     }
     let control = Arc::new(Control::new(wakers, None).with_tls(tls));
-    let mut start = Startup::new(settings, &control);
+    let mut startup = Startup::new(DriverKind::Events, settings, &control);
     for ((event_loop, backend), (id, node)) in shards.into_iter().zip(nodes(settings, factory)) {
         let engine = Engine::new(node, id, backend, clock, (settings.clone(), control.clone()));
-        start.spawn(id, || Ok(()), move |()| event_loop.run(engine))?;
+        startup.spawn(id, || Ok(()), move |()| Some(event_loop.run(engine)))?;
     }
-    Ok(start.running)
+    Ok(startup.finish())
 }
 
 fn start_threads<N: Node + Send + 'static>(
@@ -96,17 +101,17 @@ fn start_threads<N: Node + Send + 'static>(
     let acceptor = if listeners.is_empty() { None } else { Some(new_wake_fd()?) };
     let control = Arc::new(Control::new(wakers, acceptor).with_tls(tls_of(&listeners)));
     let handoff = (!listeners.is_empty()).then(|| Arc::new(Handoff::new(settings.shard_count(), control.clone())));
-    let mut start = Startup::new(settings, &control);
+    let mut startup = Startup::new(DriverKind::Threads, settings, &control);
     for (id, node) in nodes(settings, factory) {
         let engine = Engine::new(node, id, PollBackend, clock, (settings.clone(), control.clone()));
         let pool_thread = PoolThread::new(id, handoff.clone(), control.clone());
-        start.spawn(id, || Ok(()), move |()| pool_thread.run(engine))?;
+        startup.spawn(id, || Ok(()), move |()| Some(pool_thread.run(engine)))?;
     }
     if let Some(handoff) = handoff {
         let sockets = listeners.into_iter().map(Listener::into_socket).collect();
-        start.spawn_acceptor(Acceptor::new(sockets, handoff, control, clock, settings.backlog))?;
+        startup.spawn_acceptor(Acceptor::new(sockets, handoff, control, clock, settings.backlog))?;
     }
-    Ok(start.running)
+    Ok(startup.finish())
 }
 
 #[cfg(target_os = "linux")]
@@ -117,16 +122,58 @@ fn start_uring<N: Node + Send + 'static>(
     factory: impl FnMut(Shard) -> N,
 ) -> Result<DriverHandle<N>, StartError> {
     let control = Arc::new(Control::new(shard_wake_fds(settings)?, None).with_tls(tls_of(&listeners)));
-    let mut start = Startup::new(settings, &control);
-    for (sockets, (id, node)) in share_listeners(listeners, settings)?.into_iter().zip(nodes(settings, factory)) {
-        let uring_loop = UringLoop::new(id, sockets, control.clone());
+    let rings = match (create_rings(settings, clock, &control), settings.events_fallback) {
+        (Err(StartError::Uring(reason)), Some(report)) => {
+            report(&reason);
+            return start_events(listeners, settings, clock, factory);
+        }
+        (rings, _) => rings?,
+    };
+    let (startup, starters) = rings; // in this order: see `create_rings`
+    let shards = share_listeners(listeners, settings)?.into_iter().zip(nodes(settings, factory));
+    for (starter, (sockets, (id, node))) in starters.into_iter().zip(shards) {
+        // A thread with a ring waits for this.
+        let _ = starter.send((UringLoop::new(id, sockets, control.clone()), node));
+    }
+    Ok(startup.finish())
+}
+
+/// Gives the thread of a ring the shard that it waits for.
+#[cfg(target_os = "linux")]
+type ShardStarter<N> = SyncSender<(UringLoop, N)>;
+
+/// Starts the threads and their rings. They accept nothing before each has its shard, so that another driver can be
+/// used if a ring cannot be created; threads without a shard end.
+#[cfg(target_os = "linux")]
+fn create_rings<'a, N: Node + Send + 'static>(
+    settings: &'a Arc<DriverSettings>,
+    clock: Clock,
+    control: &Arc<Control>,
+) -> Result<(Startup<'a, N>, Vec<ShardStarter<N>>), StartError> {
+    let mut startup = Startup::new(DriverKind::Uring, settings, control);
+    // Declared later, so dropped earlier on failure: `startup` waits for the threads, and they for their shards.
+    let mut starters = Vec::new();
+    for id in (0..settings.shard_count()).map(ShardId) {
+        let (starter, shard) = sync_channel::<(UringLoop, N)>(1);
         let shared = (settings.clone(), control.clone());
         // A ring belongs to the thread that created it.
-        start.spawn(id, UringBackend::new, move |backend| {
-            uring_loop.run(Engine::new(node, id, backend, clock, shared))
+        let create = || UringBackend::new().map_err(ring_error);
+        startup.spawn(id, create, move |backend| {
+            let (uring_loop, node) = shard.recv().ok()?;
+            Some(uring_loop.run(Engine::new(node, id, backend, clock, shared)))
         })?;
+        starters.push(starter);
     }
-    Ok(start.running)
+    Ok((startup, starters))
+}
+
+/// A lack of descriptors concerns every driver.
+#[cfg(target_os = "linux")]
+fn ring_error(error: io::Error) -> StartError {
+    match Errno::from_io_error(&error) {
+        Some(Errno::MFILE | Errno::NFILE) => StartError::Kernel(error),
+        _ => StartError::Uring(UringUnavailable::from_setup(&error)),
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -174,40 +221,65 @@ fn share_listeners(
     Ok(shards_sockets)
 }
 
-/// The threads started so far; they are stopped if another one fails to start.
+/// The threads started so far; if another one fails to start, they are stopped and waited for.
 struct Startup<'a, N> {
-    running: DriverHandle<N>,
+    kind: DriverKind,
+    shards: Vec<ShardThread<N>>,
+    acceptor: Option<JoinHandle<Option<()>>>,
+    control: Arc<Control>,
     settings: &'a DriverSettings,
 }
 
 impl<'a, N: Send + 'static> Startup<'a, N> {
-    fn new(settings: &'a DriverSettings, control: &Arc<Control>) -> Self {
-        let running = DriverHandle { shards: Vec::new(), acceptor: None, control: control.clone() };
-        Self { running, settings }
+    fn new(kind: DriverKind, settings: &'a DriverSettings, control: &Arc<Control>) -> Self {
+        Self { kind, shards: Vec::new(), acceptor: None, control: control.clone(), settings }
     }
 
-    /// Starts the thread of a shard.
+    /// Starts the thread of a shard. `run` returns None if the shard was given up before it ran.
     fn spawn<T: 'static>(
         &mut self,
         shard: ShardId,
-        prepare: impl FnOnce() -> io::Result<T> + Send + 'static,
-        run: impl FnOnce(T) -> N + Send + 'static,
+        prepare: impl FnOnce() -> Result<T, StartError> + Send + 'static,
+        run: impl FnOnce(T) -> Option<N> + Send + 'static,
     ) -> Result<(), StartError> {
         let cpus: Vec<usize> = self.settings.cpu_of(shard.0).into_iter().collect();
-        let control = self.running.control.clone();
+        let control = self.control.clone();
         let thread = spawn(format!("shard-{}", shard.0), cpus, prepare, move |prepared| {
             let outcome = catch_unwind(AssertUnwindSafe(|| run(prepared)));
             control.mailbox(shard).inspect(|mailbox| mailbox.close());
-            outcome.map_err(|panic| ShardPanic::new(shard, panic.as_ref()))
+            outcome.map_err(|panic| ShardPanic::new(shard, panic.as_ref())).transpose()
         });
-        self.running.shards.push(thread.inspect_err(|_| self.running.control.request_stop(StopMode::Abort))?);
+        self.shards.push(thread?);
         Ok(())
     }
 
     fn spawn_acceptor(&mut self, acceptor: Acceptor) -> Result<(), StartError> {
-        let thread = spawn("acceptor".to_owned(), self.settings.cpus.clone(), || Ok(()), move |()| acceptor.run());
-        self.running.acceptor = Some(thread.inspect_err(|_| self.running.control.request_stop(StopMode::Abort))?);
+        let run = move |()| {
+            acceptor.run();
+            Some(())
+        };
+        self.acceptor = Some(spawn("acceptor".to_owned(), self.settings.cpus.clone(), || Ok(()), run)?);
         Ok(())
+    }
+
+    /// All threads are started.
+    fn finish(mut self) -> DriverHandle<N> {
+        DriverHandle {
+            kind: self.kind,
+            shards: std::mem::take(&mut self.shards),
+            acceptor: self.acceptor.take(),
+            control: self.control.clone(),
+        }
+    }
+}
+
+impl<N> Drop for Startup<'_, N> {
+    fn drop(&mut self) {
+        if !self.shards.is_empty() {
+            self.control.request_stop(StopMode::Abort);
+            // Their outcomes do not matter: the start has failed.
+            self.shards.drain(..).for_each(|shard| drop(shard.join()));
+        }
     }
 }
 
@@ -215,22 +287,25 @@ impl<'a, N: Send + 'static> Startup<'a, N> {
 fn spawn<P, T: Send + 'static>(
     name: String,
     cpus: Vec<usize>,
-    prepare: impl FnOnce() -> io::Result<P> + Send + 'static,
-    run: impl FnOnce(P) -> T + Send + 'static,
+    prepare: impl FnOnce() -> Result<P, StartError> + Send + 'static,
+    run: impl FnOnce(P) -> Option<T> + Send + 'static,
 ) -> Result<JoinHandle<Option<T>>, StartError> {
     let (sender, outcome) = sync_channel(1);
     let thread = Builder::new().name(name).spawn(move || {
-        let (prepared, result) = match pin(&cpus).and_then(|()| prepare()) {
+        let (prepared, result) = match pin(&cpus).map_err(StartError::Kernel).and_then(|()| prepare()) {
             Ok(prepared) => (Some(prepared), Ok(())),
             Err(error) => (None, Err(error)),
         };
         let _ = sender.send(result);
         drop(sender);
-        prepared.map(run)
+        prepared.and_then(run)
     });
     let thread = thread.map_err(StartError::Thread)?;
     match outcome.recv() {
-        Ok(Err(error)) => Err(StartError::Kernel(error)),
+        Ok(Err(error)) => {
+            let _ = thread.join();
+            Err(error)
+        }
         Ok(Ok(())) | Err(_) => Ok(thread),
     }
 }
@@ -244,12 +319,19 @@ type ShardThread<N> = JoinHandle<Option<Result<N, ShardPanic>>>;
 /// A running driver.
 #[derive(Debug)]
 pub struct DriverHandle<N> {
+    kind: DriverKind,
     shards: Vec<ShardThread<N>>,
     acceptor: Option<JoinHandle<Option<()>>>,
     control: Arc<Control>,
 }
 
 impl<N> DriverHandle<N> {
+    /// The driver that runs, which may be the [fallback](DriverSettings::events_fallback).
+    #[must_use]
+    pub fn kind(&self) -> DriverKind {
+        self.kind
+    }
+
     /// Stops the driver from other threads, such as that of a signal handler.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
@@ -372,7 +454,7 @@ pub enum StartError {
     Listener { address: Address, source: io::Error },
     #[error("cannot start a thread: {0}; choose fewer threads")]
     Thread(#[source] io::Error),
-    /// The kernel refused an epoll instance, a pipe, a ring or the pinning.
+    /// The kernel refused an epoll instance, a pipe, a descriptor of a ring or the pinning.
     #[error("cannot set up a thread: {0}; choose fewer threads or raise `ulimit -n`")]
     Kernel(#[source] io::Error),
     #[error("the driver `uring` is not available: {0}; or choose `events`")]

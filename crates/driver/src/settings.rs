@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use breme_sys::uring::UringUnavailable;
+
 use crate::tls::TlsClients;
 use crate::unix_sockets::UnixSockets;
 
@@ -72,7 +74,8 @@ pub struct DriverSettings {
     pub closing_timeout: Duration,
     /// How many bytes a graceful close discards; then the connection is dropped.
     pub closing_bytes_max: u64,
-    /// How long [`Stopper::drain`](crate::Stopper::drain) waits before it drops remaining connections.
+    /// How long [`Stopper::drain`](crate::Stopper::drain) waits before it drops remaining connections. Accepted ones
+    /// whose node has not finished sending are reset, so that no response that is cut off looks complete.
     pub stopping_timeout: Duration,
     /// A connection whose send queue makes no progress for this long is dropped.
     pub send_timeout: Duration,
@@ -88,6 +91,9 @@ pub struct DriverSettings {
     pub tls_clients: TlsClients,
     /// Unix sockets to which nodes connect.
     pub unix_sockets: UnixSockets,
+    /// Lets [`start`](crate::start) use the driver `events` where rings for the driver `uring` cannot be created, as
+    /// when the limit of locked memory is too low for all shards. It is called with the reason.
+    pub events_fallback: Option<fn(&UringUnavailable)>,
     /// Backlog of each listening socket; also limited by `net.core.somaxconn`.
     pub backlog: u32,
 }
@@ -109,6 +115,7 @@ impl Default for DriverSettings {
             handshake_timeout: Duration::from_secs(10),
             tls_clients: TlsClients::default(),
             unix_sockets: UnixSockets::default(),
+            events_fallback: None,
             backlog: 4_096,
         }
     }

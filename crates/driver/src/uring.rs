@@ -1,10 +1,11 @@
 //! The completion driver: one thread, one node, one ring, many connections (Linux).
 //!
 //! A turn is one system call: it submits the operations of the turn before (mostly sends) and returns completions.
-//! Listeners and connections each use one multishot operation; received bytes are in buffers that the kernel selects on
-//! arrival and gets back after the node's call. Measured with 100 connections and 13-byte responses, batched sends cost
-//! 8 % less than a `send(2)` each. Completions for sends would cost about the same, but keep the memory in use longer;
-//! registered descriptors gained nothing, since a multishot receive looks its descriptor up once.
+//! Connections each use one multishot operation, and so do listeners while there is room for all of the backlog;
+//! received bytes are in buffers that the kernel selects on arrival and gets back after the node's call. Measured with
+//! 100 connections and 13-byte responses, batched sends cost 8 % less than a `send(2)` each. Completions for sends
+//! would cost about the same, but keep the memory in use longer; registered descriptors gained nothing, since a
+//! multishot receive looks its descriptor up once.
 //!
 //! A send that is one shared segment is not copied: 7 % cheaper for 10 kB.
 //!
@@ -25,7 +26,7 @@ use bytes::Bytes;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 
-use crate::accept::{ACCEPT_PAUSE, AcceptError, BacklogCheck, accept_connections, has_waiting};
+use crate::accept::{ACCEPT_PAUSE, ACCEPTS_PER_TURN, AcceptError, BacklogCheck, accept_connections, has_waiting};
 use crate::connection::{BreakWatch, Connection, ConnectionPhase, Receive};
 use crate::control::{Control, StopMode};
 use crate::counters::LiveCounters;
@@ -225,8 +226,8 @@ pub(crate) struct UringLoop {
     shard: ShardId,
     control: Arc<Control>,
     listeners: Vec<UringListener>,
-    /// Accepted by the kernel before its multishot accept was cancelled at the connection limit; few, and no more is
-    /// accepted while there is one.
+    /// Accepted by the kernel before its multishot accept was cancelled, beyond the connection limit. Rare, since it is
+    /// cancelled while there is room for all of the backlog; no more is accepted while there is one.
     waiting: VecDeque<(OwnedFd, ListenerId)>,
     accept_again: Option<Instant>,
     backlog_check: BacklogCheck,
@@ -237,12 +238,24 @@ pub(crate) struct UringLoop {
 struct UringListener {
     socket: ListeningSocket,
     id: ListenerId,
-    accepting: Receive,
+    accepting: Accepting,
+}
+
+/// The operation of a listener in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Accepting {
+    Idle,
+    /// Multishot: the kernel accepts whatever waits in the backlog.
+    All,
+    /// Waits for a connection, to accept only as many as there is room for.
+    Watching,
+    /// The final completion is outstanding.
+    Cancelled,
 }
 
 impl UringLoop {
     pub(crate) fn new(shard: ShardId, sockets: Vec<ListeningSocket>, control: Arc<Control>) -> Self {
-        let listener_of = |(index, socket)| UringListener { socket, id: ListenerId(index), accepting: Receive::Idle };
+        let listener_of = |(index, socket)| UringListener { socket, id: ListenerId(index), accepting: Accepting::Idle };
         let listeners = sockets.into_iter().enumerate().map(listener_of).collect();
         Self {
             shard,
@@ -298,6 +311,7 @@ impl UringLoop {
             Completion::Received { key, outcome, has_more } => receive(engine, id_of(key), outcome, has_more),
             Completion::Accepted { key, outcome, has_more } => self.accept(engine, key, outcome, has_more),
             Completion::Connected { key, outcome } => engine.handle_connect_outcome(id_of(key), outcome),
+            Completion::Polled { key, event: PollEvent::ReadableOnce, .. } => self.accept_waiting(engine, key),
             Completion::Polled { event: PollEvent::Readable, has_more, .. } => {
                 self.drain_wake_fd(engine, has_more);
                 return true;
@@ -325,7 +339,7 @@ impl UringLoop {
     ) {
         let Some(listener) = self.listeners.get_mut(key.value() as usize) else { return };
         if !has_more {
-            listener.accepting = Receive::Idle;
+            listener.accepting = Accepting::Idle;
         }
         match outcome {
             Ok(socket) => {
@@ -335,11 +349,37 @@ impl UringLoop {
             Err(error) if error.raw_os_error() == Some(Errno::CANCELED.raw_os_error()) => {}
             Err(error) => {
                 if AcceptError::from_io(&error) == AcceptError::Pause {
-                    LiveCounters::add(&engine.counters().accepts_failed);
-                    self.accept_again = Some(engine.read_clock() + ACCEPT_PAUSE);
+                    self.pause_accepting(engine);
                 }
             }
         }
+    }
+
+    fn pause_accepting<N: Node>(&mut self, engine: &mut Engine<N, UringBackend>) {
+        LiveCounters::add(&engine.counters().accepts_failed);
+        self.accept_again = Some(engine.read_clock() + ACCEPT_PAUSE);
+    }
+
+    /// Accepts from a watched listener, up to the connection limit.
+    fn accept_waiting<N: Node>(&mut self, engine: &mut Engine<N, UringBackend>, key: Key) {
+        let may_accept = self.may_accept(engine);
+        let Some(listener) = self.listeners.get_mut(key.value() as usize) else { return };
+        listener.accepting = Accepting::Idle;
+        if !may_accept || engine.is_exiting() {
+            return;
+        }
+        let id = listener.id;
+        let error = accept_connections(&listener.socket, ACCEPTS_PER_TURN, |socket, peer| {
+            engine.handle_accepted(socket, Accepted { listener: id, peer });
+            engine.has_capacity() && !engine.is_exiting()
+        });
+        if error == Some(AcceptError::Pause) {
+            self.pause_accepting(engine);
+        }
+    }
+
+    fn may_accept<N: Node>(&self, engine: &Engine<N, UringBackend>) -> bool {
+        !self.is_draining && self.accept_again.is_none() && self.waiting.is_empty() && engine.has_capacity()
     }
 
     /// Passes accepted connections on, up to the limit; on stop, all.
@@ -354,7 +394,8 @@ impl UringLoop {
         }
     }
 
-    /// Starts or cancels the multishot accepts: they are in flight only below the connection limit.
+    /// Starts or cancels the operations of the listeners. A multishot accept may take a whole backlog before it can be
+    /// cancelled: so many connections beyond the limit could exhaust the descriptors.
     fn update_accepting<N: Node>(&mut self, engine: &mut Engine<N, UringBackend>) {
         if self.listeners.is_empty() {
             return;
@@ -362,21 +403,31 @@ impl UringLoop {
         if self.accept_again.is_some_and(|again| again <= engine.read_clock()) {
             self.accept_again = None;
         }
-        let may_accept =
-            !self.is_draining && self.accept_again.is_none() && self.waiting.is_empty() && engine.has_capacity();
+        let may_accept = self.may_accept(engine);
+        let backlogs = self.listeners.len() * engine.settings().backlog as usize;
+        let may_accept_all = may_accept && engine.capacity() > backlogs;
         for listener in &mut self.listeners {
             let key = Key::new(listener.id.0 as u64);
-            match listener.accepting {
-                Receive::Idle if may_accept => {
-                    listener.accepting = Receive::Armed;
-                    engine.backend.ring.accept(listener.socket.as_fd(), key);
+            let ring = &mut engine.backend.ring;
+            listener.accepting = match listener.accepting {
+                Accepting::Idle if may_accept_all => {
+                    ring.accept(listener.socket.as_fd(), key);
+                    Accepting::All
                 }
-                Receive::Armed if !may_accept => {
-                    listener.accepting = Receive::Cancelled;
-                    engine.backend.ring.cancel(RingOperation::Accept, key);
+                Accepting::Idle if may_accept => {
+                    ring.watch(listener.socket.as_fd(), PollEvent::ReadableOnce, key);
+                    Accepting::Watching
                 }
-                _ => {}
-            }
+                Accepting::All if !may_accept_all => {
+                    ring.cancel(RingOperation::Accept, key);
+                    Accepting::Cancelled
+                }
+                Accepting::Watching if self.is_draining => {
+                    ring.cancel(RingOperation::Watch(PollEvent::ReadableOnce), key);
+                    Accepting::Cancelled
+                }
+                unchanged => unchanged,
+            };
         }
     }
 
@@ -387,14 +438,14 @@ impl UringLoop {
         backlog_check.check(engine, listeners.is_empty(), has_waiting_connection);
     }
 
-    /// Draining takes turns until the multishot accepts are cancelled.
+    /// Draining takes turns until the operations of the listeners are cancelled.
     fn handle_stop<N: Node>(&mut self, engine: &mut Engine<N, UringBackend>) {
         if engine.control().stop_mode() != StopMode::Drain || engine.is_stopping() {
             return; // an abort ends the loop by itself
         }
         self.is_draining = true;
         self.update_accepting(engine);
-        if self.listeners.iter().all(|listener| listener.accepting == Receive::Idle) {
+        if self.listeners.iter().all(|listener| listener.accepting == Accepting::Idle) {
             self.admit(engine);
             self.empty_backlog(engine);
             self.listeners.clear();

@@ -4,12 +4,12 @@
 
 mod common;
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::Duration;
 
 use breme_driver::{DriverKind, DriverSettings};
-use breme_node::{Close, CloseReason, ConnectTicket, Endpoint};
+use breme_node::{Close, CloseReason, ConnectTicket, ConnectionId, Endpoint};
 use common::{
     Context, Event, PATIENCE, connect, drain, event_channel, kinds, pattern, read_all, report_closes, run, serve,
     settings,
@@ -96,6 +96,57 @@ fn ended_peer_needs_no_lingering() {
         drop(client);
         drain(running);
     }
+}
+
+/// Otherwise a response without a length would look complete.
+#[test]
+fn response_cut_off_at_stop_timeout_is_reset() {
+    for kind in kinds() {
+        let (mut client, response) = stopped_during(kind, |context, id| context.actions.send(id).extend(ANSWER));
+        assert_eq!(response, ANSWER, "{kind}");
+        let end = client.read(&mut [0]).map_err(|error| error.kind());
+        assert_eq!(end, Err(ErrorKind::ConnectionReset), "{kind}");
+    }
+}
+
+#[test]
+fn complete_response_is_not_reset_at_stop_timeout() {
+    for kind in kinds() {
+        for is_closed in [false, true] {
+            let (mut client, response) = stopped_during(kind, move |context, id| {
+                context.actions.send(id).extend(ANSWER);
+                match is_closed {
+                    true => context.actions.close(id, Close::Graceful),
+                    false => context.actions.finish(id),
+                }
+            });
+            assert_eq!(response, ANSWER, "{kind}");
+            assert!(read_all(&mut client).is_empty(), "{kind}");
+            // A reset after the end is reported here only.
+            assert!(client.take_error().unwrap().is_none(), "{kind}, closed: {is_closed}");
+        }
+    }
+}
+
+/// A client and what it received from a server that runs `respond` and whose drain then times out.
+fn stopped_during(
+    kind: DriverKind,
+    respond: impl Fn(&mut Context<'_>, ConnectionId) + Copy + Send + 'static,
+) -> (TcpStream, Vec<u8>) {
+    let hasty = DriverSettings { stopping_timeout: Duration::from_millis(10), ..settings(1) };
+    let (running, address) = serve(kind, &hasty, || {
+        move |context: &mut Context<'_>, event: Event<'_>| {
+            let Event::Received(id, received) = event else { return 0 };
+            respond(context, id);
+            received.bytes.len()
+        }
+    });
+    let mut client = connect(address);
+    client.write_all(b"?").unwrap();
+    let mut response = vec![0; ANSWER.len()];
+    client.read_exact(&mut response).unwrap();
+    drain(running);
+    (client, response)
 }
 
 #[test]

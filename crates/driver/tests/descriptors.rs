@@ -1,4 +1,4 @@
-//! Running out of file descriptors. The limit is per process, so this binary has one test.
+//! Running out of file descriptors. The limit is per process, so the tests of this binary run one after the other.
 
 #![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
 
@@ -7,51 +7,67 @@ mod common;
 use std::io::Write;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
-use breme_driver::{Clock, Listener, start};
-use breme_node::Close;
-use common::{Event, Scripted, connect, drain, kinds, read_all, settings};
+use breme_driver::{Clock, CounterReader, DriverKind, DriverSettings, Listener, start};
+use common::{Scripted, connect, drain, echo, kinds, read_all, settings};
+use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Free descriptors when the server starts to accept.
 const FREE: usize = 5;
 const CLIENTS: usize = 40;
 
+static LIMIT: Mutex<()> = Mutex::new(());
+
 #[test]
 fn descriptor_shortage_delays_accepting() {
-    let limit = getrlimit(Resource::Nofile);
     for kind in kinds() {
-        let settings = settings(1);
-        let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0)), &settings).unwrap();
-        let address = listener.address().tcp().unwrap();
-        // In the backlog, not accepted yet.
-        let mut clients: Vec<TcpStream> = (0..CLIENTS).map(|_| connect(address)).collect();
-        let running = start(kind, vec![listener], &settings, Clock::start(), |shard| {
-            leave_free_descriptors();
-            Scripted::new(shard, |context, event| {
-                let Event::Received(id, received) = event else { return 0 };
-                context.actions.send(id).extend_from_slice(received.bytes);
-                if received.ended {
-                    context.actions.close(id, Close::Graceful);
-                }
-                received.bytes.len()
-            })
+        serve_backlog(kind, &settings(1), |counters| {
+            while accepts_failed(counters) == 0 {
+                std::thread::yield_now();
+            }
         });
-        let running = running.unwrap();
-        let accepts_failed = || running.counters().all().iter().map(|shard| shard.accepts_failed).sum::<u64>();
-        while accepts_failed() == 0 {
-            std::thread::yield_now();
-        }
-        for client in &mut clients {
-            client.write_all(b"hello").unwrap();
-            client.shutdown(Shutdown::Write).unwrap();
-        }
-        for client in &mut clients {
-            assert_eq!(read_all(client), b"hello", "{kind}");
-        }
-        setrlimit(Resource::Nofile, limit).unwrap();
-        drop(clients);
-        drain(running);
     }
+}
+
+/// A burst waits in the backlog and takes no descriptors. Pool threads have a limit of their own.
+#[test]
+fn connection_limit_holds_in_a_burst() {
+    for kind in kinds().filter(|&kind| kind != DriverKind::Threads) {
+        let bounded = DriverSettings { connections_max: 2, ..settings(1) };
+        let counters = serve_backlog(kind, &bounded, |_| ());
+        assert_eq!(accepts_failed(&counters), 0, "{kind}");
+    }
+}
+
+/// Serves clients that waited in the backlog, with few free descriptors; they send when `wait` returns.
+fn serve_backlog(kind: DriverKind, settings: &DriverSettings, wait: impl Fn(&CounterReader)) -> CounterReader {
+    let _alone = LIMIT.lock();
+    let limit = getrlimit(Resource::Nofile);
+    let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0)), settings).unwrap();
+    let address = listener.address().tcp().unwrap();
+    let mut clients: Vec<TcpStream> = (0..CLIENTS).map(|_| connect(address)).collect();
+    let running = start(kind, vec![listener], settings, Clock::start(), |shard| {
+        leave_free_descriptors();
+        Scripted::new(shard, echo)
+    });
+    let running = running.unwrap();
+    let counters = running.counters();
+    wait(&counters);
+    for client in &mut clients {
+        client.write_all(b"hello").unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+    }
+    for client in &mut clients {
+        assert_eq!(read_all(client), b"hello", "{kind}");
+    }
+    setrlimit(Resource::Nofile, limit).unwrap();
+    drop(clients);
+    drain(running);
+    counters
+}
+
+fn accepts_failed(counters: &CounterReader) -> u64 {
+    counters.all().iter().map(|shard| shard.accepts_failed).sum()
 }
 
 /// Lowers the limit to a few descriptors above those in use.

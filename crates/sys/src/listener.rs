@@ -1,17 +1,26 @@
 //! Listening sockets, of TCP and Unix.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use socket2::{Protocol, SockRef, Socket, Type};
 
 use crate::address::Address;
 use crate::socket::connect;
+
+/// A lock is held for as long as it takes to listen, so one that is held longer has another purpose: systemd-tmpfiles
+/// spares a folder that is locked.
+const LOCK_RETRY: Duration = Duration::from_millis(5);
+const LOCK_ATTEMPTS_MAX: usize = 200;
 
 /// A non-blocking listening socket. The connections of TCP have TCP_NODELAY. The file of a Unix socket is removed with
 /// the last socket on it.
@@ -38,6 +47,7 @@ impl ListeningSocket {
                 None
             }
             Address::Unix(path) => {
+                let _lock = lock_folder(path);
                 bind_path(&socket, address, path)?;
                 let file = Arc::new(SocketFile::new(path)?);
                 socket.listen(backlog_of(backlog))?;
@@ -200,6 +210,21 @@ fn backlog_of(backlog: u32) -> i32 {
     i32::try_from(backlog).unwrap_or(i32::MAX)
 }
 
+/// Locks the folder of a Unix socket: two processes could each take the other's file for abandoned, before it listens,
+/// and replace it. Without the lock, as on a file system that has none, they can only be unlucky.
+fn lock_folder(path: &Path) -> Option<File> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = File::open(folder).ok()?;
+    for _ in 0..LOCK_ATTEMPTS_MAX {
+        match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Some(folder),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => thread::sleep(LOCK_RETRY),
+            Err(_) => return None,
+        }
+    }
+    None
+}
+
 fn bind_path(socket: &Socket, address: &Address, path: &Path) -> io::Result<()> {
     let socket_address = address.socket_address()?;
     match socket.bind(&socket_address) {
@@ -250,6 +275,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{Ipv4Addr, TcpStream};
     use std::os::unix::net::{UnixListener, UnixStream};
+    use std::sync::Barrier;
 
     use super::*;
     use crate::socket::connect_outcome;
@@ -329,7 +355,7 @@ mod tests {
             if let Some(outcome) = connect_outcome(&late) {
                 break outcome;
             }
-            std::thread::yield_now();
+            thread::yield_now();
         };
         assert_eq!(kind(outcome), Some(io::ErrorKind::ConnectionRefused));
     }
@@ -347,7 +373,7 @@ mod tests {
             let mut client = UnixStream::connect(&path).unwrap();
             let (socket, peer) = listener.accept().unwrap();
             assert_eq!((peer, listener.peer_of(&socket).unwrap()), (None, None));
-            fs::File::from(socket).write_all(b"hi").unwrap();
+            File::from(socket).write_all(b"hi").unwrap();
             let mut received = [0; 2];
             client.read_exact(&mut received).unwrap();
             assert_eq!(&received, b"hi");
@@ -379,6 +405,36 @@ mod tests {
         fs::write(&path, "precious").unwrap();
         assert_eq!(kind(bind()), Some(io::ErrorKind::AddrInUse));
         assert_eq!(fs::read(&path).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn one_of_many_replaces_an_abandoned_socket() {
+        const COUNT: usize = 4;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let address = Address::from(&*path);
+        for round in 0..500 {
+            drop(UnixListener::bind(&path).unwrap());
+            let barrier = Barrier::new(COUNT);
+            let bind = || {
+                barrier.wait();
+                ListeningSocket::bind(&address, 16)
+            };
+            let outcomes: Vec<_> = thread::scope(|scope| {
+                let binding: Vec<_> = (0..COUNT).map(|_| scope.spawn(bind)).collect();
+                binding.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 1, "round {round}");
+        }
+    }
+
+    /// A folder that somebody keeps locked.
+    #[test]
+    fn locked_folder_delays_but_does_not_prevent() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = File::open(folder.path()).unwrap();
+        flock(&kept, FlockOperation::LockExclusive).unwrap();
+        assert!(ListeningSocket::bind(&Address::from(&*folder.path().join("socket")), 16).is_ok());
     }
 
     #[test]

@@ -58,7 +58,9 @@ struct Account {
 impl Account {
     fn report(&self, problem: &str, consequence: &str) {
         match self.reports {
-            ProblemReports::Immediate => eprintln!("breme {}: remote write: {problem}{consequence}", self.command),
+            ProblemReports::Immediate => {
+                breme_base::error_line!("breme {}: remote write: {problem}{consequence}", self.command);
+            }
             ProblemReports::AtEnd => self.note(problem),
         }
     }

@@ -154,6 +154,7 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
         }
     }
 
+    /// At the end of a drain a response that is cut off must not look complete, so it ends with a reset.
     pub(super) fn drop_connection(&mut self, id: ConnectionId) {
         let Some(connection) = self.table.get_mut(id) else { return };
         match connection.phase {
@@ -161,6 +162,9 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
             ConnectionPhase::Handshaking(_) => self.fail_handshaking(id, TlsFailure::TimedOut),
             ConnectionPhase::Ended(_) => {}
             _ => {
+                if self.stop_deadline.is_some() && !self.has_exited && connection.may_be_answering() {
+                    connection.transport.reset_on_close();
+                }
                 connection.end(CloseReason::Dropped);
                 LiveCounters::add(&self.counters().dropped);
             }

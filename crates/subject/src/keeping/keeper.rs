@@ -33,7 +33,7 @@ pub fn keep() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // For users who run it by hand; the laboratory sees that the channel is closed.
-            eprintln!("the supervisor of a subject's processes failed: {error}");
+            breme_base::error_line!("the supervisor of a subject's processes failed: {error}");
             ExitCode::FAILURE
         }
     }

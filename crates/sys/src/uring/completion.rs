@@ -43,6 +43,8 @@ pub enum PollEvent {
     /// Multishot.
     Readable,
     /// Single shot.
+    ReadableOnce,
+    /// Single shot.
     Writable,
     /// Error, or both sides closed. Single shot.
     Broken,
@@ -101,7 +103,7 @@ pub(super) enum Tag {
     Of(RingOperation, Key),
 }
 
-const OPERATIONS: [RingOperation; 7] = [
+const OPERATIONS: [RingOperation; 8] = [
     RingOperation::Accept,
     RingOperation::Receive,
     RingOperation::Connect,
@@ -109,6 +111,7 @@ const OPERATIONS: [RingOperation; 7] = [
     RingOperation::Watch(PollEvent::Writable),
     RingOperation::Watch(PollEvent::Broken),
     RingOperation::ReceiveWithTimestamps,
+    RingOperation::Watch(PollEvent::ReadableOnce),
 ];
 const SEND: u64 = 1;
 const FIRST_OPERATION: u64 = 2;
@@ -127,6 +130,7 @@ impl Tag {
                     RingOperation::Watch(PollEvent::Writable) => 4,
                     RingOperation::Watch(PollEvent::Broken) => 5,
                     RingOperation::ReceiveWithTimestamps => 6,
+                    RingOperation::Watch(PollEvent::ReadableOnce) => 7,
                 };
                 (FIRST_OPERATION + code) << Key::BITS | key.0
             }

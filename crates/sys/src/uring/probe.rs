@@ -13,7 +13,7 @@ use super::completion::{Completion, Key};
 use super::ring::{Ring, RingSizes, SEND_BYTES_MAX};
 use super::unavailable::UringUnavailable;
 
-/// Small, since every start probes.
+/// Small, since every start probes. Whether memory suffices for the rings of all shards shows when they are created.
 const SIZES: RingSizes =
     RingSizes { submissions: 8, completions: 32, buffers: 2, buffer_bytes: 64, receive_bytes: 1024 };
 /// All that the probe waits for is available already.
@@ -27,27 +27,30 @@ const SETTING: &str = "/proc/sys/kernel/io_uring_disabled";
 /// # Errors
 /// The first missing feature.
 pub fn probe_uring() -> Result<(), UringUnavailable> {
-    let mut ring = Ring::new(SIZES).map_err(|error| unavailable(&error))?;
+    let mut ring = Ring::new(SIZES).map_err(|error| UringUnavailable::from_setup(&error))?;
     let trial = |outcome: io::Result<bool>, what| match outcome {
         Ok(true) => Ok(()),
         Ok(false) => Err(UringUnavailable::TooOld(what)),
-        Err(error) => Err(unavailable(&error)),
+        Err(error) => Err(UringUnavailable::from_setup(&error)),
     };
     trial(receives_again_and_again(&mut ring), "multishot receive into buffers of a ring")?;
     trial(reports_a_short_send(&mut ring), "reporting a short send")
 }
 
-/// Maps an error of the setup.
-fn unavailable(error: &io::Error) -> UringUnavailable {
-    match error.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => match fs::read_to_string(SETTING).unwrap_or_default().trim() {
-            "" | "0" => UringUnavailable::Forbidden,
-            value => UringUnavailable::Disabled(value.to_owned()),
-        },
-        Some(libc::ENOSYS) => UringUnavailable::Missing,
-        Some(libc::ENOMEM) => UringUnavailable::Memory,
-        Some(libc::EINVAL) => UringUnavailable::TooOld("the required setup of rings or their buffers"),
-        _ => UringUnavailable::Other(error.to_string()),
+impl UringUnavailable {
+    /// Maps an error of [`Ring::new`].
+    #[must_use]
+    pub fn from_setup(error: &io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => match fs::read_to_string(SETTING).unwrap_or_default().trim() {
+                "" | "0" => Self::Forbidden,
+                value => Self::Disabled(value.to_owned()),
+            },
+            Some(libc::ENOSYS) => Self::Missing,
+            Some(libc::ENOMEM) => Self::Memory,
+            Some(libc::EINVAL) => Self::TooOld("the required setup of rings or their buffers"),
+            _ => Self::Other(error.to_string()),
+        }
     }
 }
 
@@ -104,7 +107,7 @@ mod tests {
             (libc::ENOMEM, "ulimit -l"),
             (libc::EMFILE, "Too many open files"),
         ] {
-            let message = unavailable(&io::Error::from_raw_os_error(error)).to_string();
+            let message = UringUnavailable::from_setup(&io::Error::from_raw_os_error(error)).to_string();
             assert!(message.contains(part), "{message}");
         }
         let disabled = UringUnavailable::Disabled("2".to_owned()).to_string();

@@ -144,7 +144,7 @@ impl Ring {
     pub fn watch(&mut self, descriptor: BorrowedFd<'_>, event: PollEvent, key: Key) {
         // Errors and hang-up are always reported (poll(2)).
         let events = match event {
-            PollEvent::Readable => libc::POLLIN,
+            PollEvent::Readable | PollEvent::ReadableOnce => libc::POLLIN,
             PollEvent::Writable => libc::POLLOUT,
             PollEvent::Broken => 0,
         };
