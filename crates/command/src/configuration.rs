@@ -27,13 +27,14 @@ pub use schema::schema;
 pub use writer::print;
 
 use crate::failure::{Failure, in_a_line};
+use crate::output;
 
 const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// The flags of a command that reads its file once.
 #[derive(Debug, clap::Args)]
 pub struct Flags {
-    /// Read flags from this TOML file, too (the same names without dashes); flags override it
+    /// Also read flags from this TOML file (the same names without the leading dashes); flags override it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
@@ -50,13 +51,11 @@ impl Flags {
     /// The configuration in effect; none if it, or the schema, was printed instead.
     pub fn in_force<A: FromArgMatches>(&self, command: &Command) -> Result<Option<(ArgMatches, A)>, Failure> {
         if self.print_schema {
-            print!("{}", schema(command));
-            return Ok(None);
+            return output::print(&schema(command)).map(|()| None);
         }
         let (matches, args) = in_force(command, self.config.as_deref())?;
         if self.print_config {
-            print!("{}", print(command, &matches));
-            return Ok(None);
+            return output::print(&print(command, &matches)).map(|()| None);
         }
         Ok(Some((matches, args)))
     }

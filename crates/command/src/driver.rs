@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use breme_driver::{DriverKind, probe_uring};
+use breme_driver::{DriverKind, UringUnavailable, probe_uring};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DriverChoice {
@@ -21,16 +21,26 @@ impl DriverChoice {
             Self::Auto => match probe_uring() {
                 Ok(()) => DriverKind::Uring,
                 Err(lack) => {
-                    eprintln!("breme {command}: using the driver events: {lack}");
+                    breme_base::error_line!("breme {command}: using the driver events: {lack}");
                     DriverKind::Events
                 }
             },
         }
     }
 
+    /// For [`DriverSettings::events_fallback`](breme_driver::DriverSettings::events_fallback): rings can fail only when
+    /// they are created.
+    pub fn events_fallback(self) -> Option<fn(&UringUnavailable)> {
+        (self == Self::Auto).then_some(report_fallback as fn(&UringUnavailable))
+    }
+
     pub(crate) fn is_threads(self) -> bool {
         self == Self::Named(DriverKind::Threads)
     }
+}
+
+fn report_fallback(lack: &UringUnavailable) {
+    breme_base::error_line!("breme: using the driver events: {lack}");
 }
 
 impl fmt::Display for DriverChoice {
@@ -60,6 +70,12 @@ pub struct UnknownDriver(breme_driver::UnknownDriver);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_auto_falls_back() {
+        assert!(DriverChoice::Auto.events_fallback().is_some());
+        assert!(DriverChoice::Named(DriverKind::Uring).events_fallback().is_none());
+    }
 
     #[test]
     fn a_choice_is_read_as_it_is_written() {

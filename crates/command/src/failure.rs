@@ -49,7 +49,7 @@ impl From<DeliveryError> for Failure {
 /// The exit status of `breme COMMAND`; a failure is printed.
 pub fn exit(command: &str, done: Result<ExitCode, Failure>) -> ExitCode {
     done.unwrap_or_else(|failure| {
-        eprintln!("breme {command}: {}", failure.message);
+        breme_base::error_line!("breme {command}: {}", failure.message);
         ExitCode::from(failure.code)
     })
 }

@@ -149,7 +149,7 @@ pub fn panics<N>(ended: Vec<Result<N, ShardPanic>>) -> Result<(), Failure> {
 pub fn report_handshakes(role: &str, counters: &CounterReader) {
     let shards = counters.all();
     let sum = |count: fn(&breme_driver::ShardCounters) -> u64| shards.iter().map(count).sum::<u64>();
-    eprintln!(
+    breme_base::error_line!(
         "breme {role}: {} TLS handshakes, {} of them resumed; {} failed",
         sum(|shard| shard.handshakes),
         sum(|shard| shard.handshakes_resumed),

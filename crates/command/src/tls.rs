@@ -60,7 +60,7 @@ impl IdentityFiles<'_> {
     /// Prints a warning about the certificate, if it can be used, but peers will refuse it.
     pub fn warn(&self, command: &str, identity: &Identity) {
         if let Some(problem) = self.problem(identity) {
-            eprintln!("breme {command}: warning: {problem}");
+            breme_base::error_line!("breme {command}: warning: {problem}");
         }
     }
 

@@ -16,11 +16,11 @@ pub fn annotate(checks: &Checks) {
     if env::var_os("GITHUB_ACTIONS").is_none_or(|value| value != "true") {
         return;
     }
-    commands(checks).iter().for_each(|command| eprintln!("{command}"));
+    commands(checks).iter().for_each(|command| breme_base::error_line!("{command}"));
     let Some(path) = env::var_os("GITHUB_STEP_SUMMARY").filter(|path| !path.is_empty()) else { return };
     let file = OpenOptions::new().append(true).create(true).open(&path);
     if let Err(error) = file.and_then(|mut file| file.write_all(markdown(checks).as_bytes())) {
-        eprintln!("$GITHUB_STEP_SUMMARY: {}: cannot be written: {error}", path.display());
+        breme_base::error_line!("$GITHUB_STEP_SUMMARY: {}: cannot be written: {error}", path.display());
     }
 }
 

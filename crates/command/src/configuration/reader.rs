@@ -99,7 +99,9 @@ impl ConfigurationReader<'_> {
         }
         match nearest(key, names) {
             Some(name) => format!("there is no key `{key}`; did you mean `{name}`?"),
-            None => format!("there is no key `{key}`; keys are the flags that `--help` shows, without the dashes"),
+            None => {
+                format!("there is no key `{key}`; keys are the flags that `--help` shows, without the leading dashes")
+            }
         }
     }
 

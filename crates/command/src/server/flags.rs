@@ -190,6 +190,7 @@ impl ConnectionFlags {
             send_timeout: self.send_timeout,
             stopping_timeout: self.drain_timeout,
             handshake_timeout: self.handshake_timeout,
+            events_fallback: listen.driver.events_fallback(),
             ..defaults
         }
     }

@@ -41,11 +41,14 @@ impl Reloading {
             Ok(identity) => {
                 self.tls.replace(&identity);
                 self.expiry.set(&identity);
-                eprintln!("breme {role}: reloaded the certificate, SHA-256 {}", fingerprint(identity.certificate()));
+                breme_base::error_line!(
+                    "breme {role}: reloaded the certificate, SHA-256 {}",
+                    fingerprint(identity.certificate())
+                );
                 true
             }
             Err(problem) => {
-                eprintln!("breme {role}: {problem}; keeping the old certificate");
+                breme_base::error_line!("breme {role}: {problem}; keeping the old certificate");
                 false
             }
         }
@@ -57,7 +60,10 @@ impl Tls {
     pub fn from_flags(role: &'static str, flags: &TlsFlags, places: &[ListenPlace]) -> Result<Option<Self>, Failure> {
         if flags.tls_self_signed {
             let identity = self_signed(places)?;
-            eprintln!("breme {role}: self-signed certificate, SHA-256 {}", fingerprint(identity.certificate()));
+            breme_base::error_line!(
+                "breme {role}: self-signed certificate, SHA-256 {}",
+                fingerprint(identity.certificate())
+            );
             let expiry = CertificateExpiry::default();
             expiry.set(&identity);
             return Ok(Some(Self { server: server(&identity)?, expiry, reloading: None }));
