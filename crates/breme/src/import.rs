@@ -1,15 +1,18 @@
 //! `breme import`: converts recorded traffic to a scenario of `breme load`.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use breme_command::failure::{Failure, exit};
-use breme_import::{read_access_log, read_curl, read_har};
+use breme_command::output;
+use breme_import::{Limits, read_access_log, read_curl, read_har};
 use clap::ValueEnum;
 
 const INPUT_BYTES_MAX: u64 = 256 << 20;
+/// What `breme load` accepts; a test compares it with `breme_load_plan`, which neither this crate nor the import uses.
+const LIMITS: Limits = Limits { scenarios: 100, steps: 500 };
 
 /// Turn recorded traffic into a scenario for `breme load`
 #[derive(Debug, clap::Args)]
@@ -56,14 +59,14 @@ fn import(args: &ImportArgs) -> Result<(), Failure> {
     let named = |problem: String| Failure::run(format!("{}: {problem}", args.file.display()));
     let text = read(&args.file).map_err(|error| named(format!("cannot be read: {error}")))?;
     let recording = match args.format {
-        RecordingFormat::Har => read_har(&text),
-        RecordingFormat::Curl => read_curl(&text),
-        RecordingFormat::AccessLog => read_access_log(&text),
+        RecordingFormat::Har => read_har(&text, LIMITS),
+        RecordingFormat::Curl => read_curl(&text, LIMITS),
+        RecordingFormat::AccessLog => read_access_log(&text, LIMITS),
     };
     let recording = recording.map_err(named)?;
     write(args.output.as_deref(), &recording.scenario())?;
     for note in recording.notes() {
-        eprintln!("breme import: {note}");
+        breme_base::error_line!("breme import: {note}");
     }
     Ok(())
 }
@@ -83,11 +86,18 @@ fn write(path: Option<&Path>, text: &str) -> Result<(), Failure> {
     match path {
         Some(path) => std::fs::write(path, text)
             .map_err(|error| Failure::run(format!("{}: cannot be written: {error}", path.display()))),
-        None => match io::stdout().write_all(text.as_bytes()) {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                Err(Failure::run(format!("standard output cannot be written: {error}")))
-            }
-            _ => Ok(()),
-        },
+        None => output::print(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use breme_load_plan::{SCENARIO_COUNT_MAX, STEP_COUNT_MAX};
+
+    use super::*;
+
+    #[test]
+    fn the_limits_are_those_of_a_load() {
+        assert_eq!(LIMITS, Limits { scenarios: SCENARIO_COUNT_MAX, steps: STEP_COUNT_MAX });
     }
 }

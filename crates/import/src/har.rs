@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::Imported;
-use super::recording::{RecordedRequest, RecordedSession, Recording};
+use super::recording::{Limits, RecordedRequest, RecordedSession, Recording, keep_first};
 
 #[derive(Deserialize)]
 struct Archive {
@@ -61,7 +61,7 @@ struct HarResponse {
 ///
 /// # Errors
 /// It is not an HTTP Archive, or has no request that can be repeated.
-pub fn read(text: &str) -> Imported {
+pub fn read(text: &str, limits: Limits) -> Imported {
     let archive: Archive = serde_json::from_str(text.trim_start_matches('\u{feff}'))
         .map_err(|error| format!("it is not an HTTP Archive: {error}"))?;
     let mut entries: Vec<(String, String, HarEntry)> = archive
@@ -91,7 +91,9 @@ pub fn read(text: &str) -> Imported {
         let next = entries.get(position + 1).map(|(.., next)| next.started_date_time);
         request(target, entry, next)
     });
-    let session = RecordedSession { name: String::from("recorded"), weight: 1, requests: requests.collect() };
+    let mut requests: Vec<RecordedRequest> = requests.collect();
+    notes.extend(keep_first(&mut requests, limits));
+    let session = RecordedSession { name: String::from("recorded"), weight: 1, requests };
     Ok(Recording { base: Some(base), sessions: vec![session], notes })
 }
 
@@ -122,6 +124,8 @@ pub(super) fn split_url(url: &str) -> Result<(String, String), InvalidUrl> {
 mod tests {
     use super::*;
 
+    const LIMITS: Limits = Limits { scenarios: 3, steps: 3 };
+
     #[test]
     fn pauses_statuses_and_bodies_are_kept() {
         let recording = read(
@@ -134,6 +138,7 @@ mod tests {
                  "request": {"method": "GET", "url": "https://shop?q=1"}, "response": {"status": 304}},
                 {"startedDateTime": "2026-11-23T09:00:00.100Z",
                  "request": {"method": "GET", "url": "https://ads/x"}, "response": {"status": 200}}]}}"#,
+            LIMITS,
         )
         .unwrap();
         assert_eq!(recording.base.as_deref(), Some("https://shop"));
@@ -144,8 +149,17 @@ mod tests {
     }
 
     #[test]
+    fn further_requests_are_left_out() {
+        let entry = r#"{"startedDateTime": "2026-11-23T09:00:00.000Z", "response": {"status": 200},
+                        "request": {"method": "GET", "url": "http://a/"}}"#;
+        let recording = read(&format!(r#"{{"log": {{"entries": [{}]}}}}"#, [entry; 5].join(",")), LIMITS).unwrap();
+        assert_eq!(recording.sessions[0].requests.len(), 3);
+        assert_eq!(recording.notes, ["the last 2 of 5 requests are left out: a scenario file has at most 3 steps"]);
+    }
+
+    #[test]
     fn other_files_are_refused() {
-        assert!(read("{}").unwrap_err().contains("not an HTTP Archive"));
-        assert!(read(r#"{"log": {"entries": []}}"#).unwrap_err().contains("no request"));
+        assert!(read("{}", LIMITS).unwrap_err().contains("not an HTTP Archive"));
+        assert!(read(r#"{"log": {"entries": []}}"#, LIMITS).unwrap_err().contains("no request"));
     }
 }

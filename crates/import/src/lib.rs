@@ -6,6 +6,8 @@
 //! | [`read_curl`] | curl commands, one per line or with `\` at line ends: one session |
 //! | [`read_access_log`] | an access log in the common or combined format: a session for each visit of a client |
 //!
+//! A load accepts a limited number of scenarios and steps: what exceeds the [`Limits`] is left out, with a note.
+//!
 //! Values whose names mark them as secret become variables of the scenario, and cookies are left out. It knows neither
 //! files nor the load generator: texts in, the text of a scenario file out ([`Recording::scenario`]).
 
@@ -18,6 +20,6 @@ mod secrets;
 pub use access_log::read as read_access_log;
 pub use curl::read as read_curl;
 pub use har::read as read_har;
-pub use recording::Recording;
+pub use recording::{Limits, Recording};
 
 type Imported = Result<Recording, String>;

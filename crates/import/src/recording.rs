@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::secrets::Secrets;
+use super::secrets::{Secrets, is_searchable};
 
 /// Headers that belong to a connection, or that the load generator writes itself.
 const OMITTED_HEADERS: [&str; 9] = [
@@ -20,6 +20,14 @@ const OMITTED_HEADERS: [&str; 9] = [
 ];
 /// Shorter pauses between two requests are omitted.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
+
+/// How much a scenario file may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    pub scenarios: usize,
+    /// Of all scenarios.
+    pub steps: usize,
+}
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RecordedRequest {
@@ -53,6 +61,18 @@ pub struct Recording {
     pub(super) notes: Vec<String>,
 }
 
+impl RecordedRequest {
+    /// Its media type with parameters, or an empty text.
+    fn content_type(&self) -> &str {
+        let field = self.headers.iter().rfind(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+        field.map_or("", |(_, value)| value)
+    }
+
+    fn has_unsearchable_body(&self) -> bool {
+        self.body.as_deref().is_some_and(|body| !is_searchable(body, self.content_type()))
+    }
+}
+
 impl Recording {
     /// A scenario file (TOML).
     pub fn scenario(&self) -> String {
@@ -81,13 +101,32 @@ impl Recording {
     }
 
     /// What was left out, and advice.
-    pub fn notes(&self) -> impl Iterator<Item = &str> {
-        self.notes.iter().map(String::as_str)
+    pub fn notes(&self) -> impl Iterator<Item = String> {
+        let requests = self.sessions.iter().flat_map(|session| &session.requests);
+        let count = requests.filter(|request| request.has_unsearchable_body()).count();
+        let warning = (count > 0).then(|| {
+            format!(
+                "{count} bodies are neither JSON nor a form, and were not searched for secrets; check them yourself"
+            )
+        });
+        self.notes.iter().cloned().chain(warning)
     }
 }
 
+/// Omits the requests of a single session that a file cannot hold, and says so.
+pub(super) fn keep_first(requests: &mut Vec<RecordedRequest>, limits: Limits) -> Option<String> {
+    let (count, steps) = (requests.len(), limits.steps);
+    requests.truncate(steps);
+    (count > steps).then(|| {
+        format!(
+            "the last {} of {count} requests are left out: a scenario file has at most {steps} steps",
+            count - steps
+        )
+    })
+}
+
 fn write_step(text: &mut String, request: &RecordedRequest, secrets: &mut Secrets) {
-    let target = secrets.remove_from_target(&escaped(&request.target));
+    let target = secrets.remove_from_target(&escaped(&percent_encoded(&request.target)));
     let _ = write!(text, "\n[[scenario.step]]\nrequest = {}\n", quoted(&format!("{} {target}", request.method)));
     let headers: Vec<String> = headers(request)
         .map(|(name, value)| {
@@ -99,7 +138,8 @@ fn write_step(text: &mut String, request: &RecordedRequest, secrets: &mut Secret
         let _ = writeln!(text, "headers = {{ {} }}", headers.join(", "));
     }
     if let Some(body) = &request.body {
-        let _ = writeln!(text, "body = {}", quoted(&secrets.remove_from_body(&escaped_names(body))));
+        let body = secrets.remove_from_body(&escaped_names(body), request.content_type());
+        let _ = writeln!(text, "body = {}", quoted(&body));
     }
     if let Some(status) = request.status {
         let _ = writeln!(text, "check = {{ status = {status} }}");
@@ -125,6 +165,19 @@ fn headers(request: &RecordedRequest) -> impl Iterator<Item = (&str, &str)> {
         .collect();
     headers.reverse();
     headers.into_iter()
+}
+
+/// Characters that a request target cannot contain are written as the bytes of their UTF-8.
+fn percent_encoded(target: &str) -> String {
+    let mut encoded = String::with_capacity(target.len());
+    for byte in target.bytes() {
+        if byte.is_ascii_graphic() {
+            encoded.push(char::from(byte));
+        } else {
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
 }
 
 /// In a request target every brace is doubled …
@@ -166,6 +219,25 @@ mod tests {
         assert_eq!(escaped("/a{b}"), "/a{{b}}");
         assert_eq!(escaped_names(r#"{"a": {"b": 1}}"#), r#"{"a": {"b": 1}}"#);
         assert_eq!(escaped_names("{seq} {a b} {"), "{{seq}} {a b} {");
+    }
+
+    #[test]
+    fn targets_are_encoded() {
+        assert_eq!(percent_encoded("/ä b?c=%20\t€"), "/%C3%A4%20b?c=%20%09%E2%82%AC");
+    }
+
+    #[test]
+    fn a_note_counts_bodies_that_were_not_searched() {
+        let request = |body: &str| RecordedRequest { body: Some(body.to_owned()), ..RecordedRequest::default() };
+        let requests = vec![request("<pin>a=1</pin>"), request("{}"), request("a=b c"), request(""), request("p w")];
+        let recording = Recording {
+            sessions: vec![RecordedSession { requests, ..RecordedSession::default() }],
+            notes: vec![String::from("first")],
+            ..Recording::default()
+        };
+        let notes: Vec<String> = recording.notes().collect();
+        assert_eq!(notes.len(), 2);
+        assert!(notes[1].starts_with("2 bodies are neither JSON nor a form"), "{notes:?}");
     }
 
     #[test]

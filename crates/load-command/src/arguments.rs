@@ -59,6 +59,7 @@ pub struct LoadArgs {
         value_name = "HOW",
         default_value = Spread::Random.name(),
         value_parser = Spread::NAMES,
+        requires = "scenario",
         help_heading = "Target"
     )]
     spread: String,
@@ -370,7 +371,7 @@ pub struct LoadArgs {
     #[arg(short, long, help_heading = "Output")]
     pub(super) quiet: bool,
 
-    /// Show a progress line instead of the live view, as in terminals of less than 60 columns or 16 rows
+    /// Show a progress line instead of the live view, as in terminals with fewer than 60 columns or 16 rows
     #[arg(long, help_heading = "Output")]
     pub(super) no_tui: bool,
 }
@@ -408,7 +409,7 @@ impl LoadArgs {
         let variables = self.variables()?;
         let settings = self.settings_without_files()?;
         let mut fields = settings.fields.clone();
-        let content = self.read_content(&mut fields)?;
+        let content = self.read_content(&variables, &mut fields)?;
         Ok(Settings {
             targets: self.read_targets()?,
             content,
@@ -420,12 +421,16 @@ impl LoadArgs {
     }
 
     /// The body, and fields that depend on it or on credentials.
-    fn read_content(&self, fields: &mut Vec<(String, Vec<u8>)>) -> Result<Option<Vec<u8>>, Failure> {
+    fn read_content(
+        &self,
+        variables: &Variables,
+        fields: &mut Vec<(String, Vec<u8>)>,
+    ) -> Result<Option<Vec<u8>>, Failure> {
         if let Some(value) = self.credentials.authorization()? {
             add_field(fields, "Authorization", value, "--user and --bearer")?;
         }
         if !self.form.is_empty() {
-            let (content, content_type) = form::encode(&self.form).map_err(Failure::usage)?;
+            let (content, content_type) = form::encode(&self.form, variables).map_err(Failure::usage)?;
             add_field(fields, "Content-Type", content_type, "--form")?;
             return Ok(Some(content));
         }

@@ -45,6 +45,7 @@ pub(super) fn drive(
         stopping_timeout: STOPPING_TIMEOUT,
         tls_clients: tls.to_vec().into(),
         unix_sockets,
+        events_fallback: args.driver.events_fallback(),
         ..DriverSettings::default()
     };
     let (cpu_before, begun) = (breme_sys::cpu_time_of_process(), Instant::now());

@@ -57,7 +57,7 @@ impl Prepared {
         let samples = self.receiver.map(|receiver| Samples::start(receiver, registry())).transpose()?;
         let admin = self.listener.map(|listener| {
             // Standard output is for the result.
-            eprintln!("admin on {}", ListenPlace::plain(listener.address().clone()));
+            breme_base::error_line!("admin on {}", ListenPlace::plain(listener.address().clone()));
             listener.start(clock, Vec::new(), registry(), Readiness::default(), None)
         });
         Ok(Export {
@@ -105,7 +105,7 @@ impl Export {
         self.admin.into_iter().for_each(Admin::end);
         #[cfg(target_os = "linux")]
         if let Some(gaps) = self.samples.and_then(|samples| samples.writer.finish()) {
-            eprintln!("breme load: {gaps}");
+            breme_base::error_line!("breme load: {gaps}");
         }
     }
 }

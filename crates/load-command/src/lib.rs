@@ -15,6 +15,8 @@
 //! It does what `breme-load` cannot: name resolution, file input and output, signals, the terminal, descriptors, and
 //! measurement of the generator's own CPU time.
 
+// `eprintln!` panics if the log cannot be written: `breme_base::error_line!` does not.
+#![cfg_attr(not(test), warn(clippy::print_stderr))]
 // Texts of help are doc comments, but no Markdown: `[http[s]://]HOST` is no link.
 #![allow(rustdoc::broken_intra_doc_links, rustdoc::invalid_html_tags, rustdoc::bare_urls)]
 
@@ -94,12 +96,14 @@ fn measure(args: &LoadArgs) -> Result<ExitCode, Failure> {
     if let Some(address) = args.connection.address_text() {
         outcome.settings.address = Some(address);
     }
-    if let Some(origin) = origin {
-        outcome.count_origin(origin.count()?);
+    // The measurement is over: whatever fails from here on, the result is printed.
+    let origin_count = origin.map(|origin| origin.count()).transpose();
+    if let Ok(Some(count)) = &origin_count {
+        outcome.count_origin(*count);
     }
     outcome.conditions = fail_if::judge(&args.fail_if, &run, &outcome);
-    log_writers.join()?;
-    outputs.write(&run, &outcome)?;
+    let logs = log_writers.join();
+    let files = outputs.write(&run, &outcome);
     let checks = fail_if::checks(&run, &outcome);
     output::print(&outcome, &checks, if args.json { ResultFormat::Json } else { args.format })?;
     // The attendant, which has the other clone, has ended.
@@ -110,6 +114,7 @@ fn measure(args: &LoadArgs) -> Result<ExitCode, Failure> {
     if !args.fail_if.is_empty() {
         checks::annotate(&checks);
     }
+    origin_count.and(logs).and(files)?;
     Ok(exit_code(&run, &outcome, &checks, interruption))
 }
 
@@ -144,7 +149,7 @@ fn exit_code(run: &Run, outcome: &LoadOutcome, checks: &Checks, interruption: Op
         return ExitCode::from(interruption.exit_code());
     }
     if outcome.requests.answered == 0 {
-        eprintln!("breme load: {}", nothing_answered(run, outcome));
+        breme_base::error_line!("breme load: {}", nothing_answered(run, outcome));
         return ExitCode::from(FAILED);
     }
     ExitCode::from(checks.exit_status())

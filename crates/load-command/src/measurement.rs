@@ -139,7 +139,7 @@ impl Measurement {
     /// Longest time of a run; none if only the number of requests ends it.
     pub fn longest(&self) -> Option<Duration> {
         match (self.settings.duration, self.settings.requests) {
-            (Some(duration), _) => Some(duration + self.settings.timeout),
+            (Some(duration), _) => Some(duration.saturating_add(self.settings.timeout)),
             (None, Some(requests)) if requests <= self.settings.connections as u64 => Some(self.settings.timeout),
             _ => None,
         }
@@ -159,6 +159,7 @@ impl Measurement {
             stopping_timeout: STOPPING_TIMEOUT,
             tls_clients: self.tls.clone().into(),
             unix_sockets,
+            events_fallback: self.args.driver.events_fallback(),
             ..DriverSettings::default()
         };
         let begun = Instant::now();

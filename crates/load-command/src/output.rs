@@ -92,8 +92,9 @@ impl Outputs {
         Ok((feeds, LogWriters { threads }))
     }
 
+    /// Writes every file that can be written; the first failure counts.
     pub(super) fn write(&self, run: &Run, outcome: &LoadOutcome) -> Result<(), Failure> {
-        for output in &self.files {
+        let written = self.files.iter().map(|output| {
             let mut writer = BufWriter::new(&output.file);
             let written = match output.format {
                 FileFormat::Html => writer.write_all(page::html(outcome).as_bytes()),
@@ -104,9 +105,9 @@ impl Outputs {
                 FileFormat::Bench => write_bench(&mut writer, outcome),
                 FileFormat::Log | FileFormat::Jtl => Ok(()),
             };
-            written.and_then(|()| writer.flush()).map_err(|error| cannot_write(&output.path, &error))?;
-        }
-        Ok(())
+            written.and_then(|()| writer.flush()).map_err(|error| cannot_write(&output.path, &error))
+        });
+        written.fold(Ok(()), Result::and)
     }
 }
 
@@ -193,13 +194,14 @@ pub struct LogWriters {
 
 impl LogWriters {
     /// Waits until all is written; the run must have dropped its observer.
+    /// Waits for all of them; the first failure counts.
     pub(super) fn join(self) -> Result<(), Failure> {
-        for (path, thread) in self.threads {
+        let joined = self.threads.into_iter().map(|(path, thread)| {
             let written =
                 thread.join().unwrap_or_else(|_| Err(io::Error::other("internal error: its thread panicked")));
-            written.map_err(|error| cannot_write(&path, &error))?;
-        }
-        Ok(())
+            written.map_err(|error| cannot_write(&path, &error))
+        });
+        joined.fold(Ok(()), Result::and)
     }
 }
 

@@ -37,13 +37,13 @@ pub use encoding::UnknownEncoding;
 pub use pace::{Arrivals, Pace, PaceStage, RateError, Shape, StageError, parse_rate};
 pub use plan::{
     CONNECTION_COUNT_MAX, CONNECTIONS_DEFAULT, DURATION_DEFAULT, HTTP_VERSIONS, OpenLoop, PIPELINE_DEPTH_MAX, Plan,
-    PlanError, SettingError, Settings, Spread, THREAD_COUNT_MAX, TLS_VERSIONS, WAITING_MAX_DEFAULT,
+    PlanError, SettingError, Settings, Spread, THREAD_COUNT_MAX, TLS_VERSIONS, WAITING_MAX_DEFAULT, is_template,
 };
 pub use request::{Content, Request, RequestError, is_field_name, target_of};
 pub use request_text::{RequestText, RequestTextError, check_target};
 pub use scenario::{
-    CONTENT_KEPT_MAX, Capture, CaptureSource, File as ScenarioFile, GROUP_DEPTH_MAX, Scenario, ScenarioOperation,
-    Scenarios, Step, VALUE_BYTES_MAX,
+    CONTENT_KEPT_MAX, Capture, CaptureSource, File as ScenarioFile, GROUP_DEPTH_MAX, SCENARIO_COUNT_MAX,
+    STEP_COUNT_MAX, Scenario, ScenarioOperation, Scenarios, Step, VALUE_BYTES_MAX,
 };
 pub use schedule::Schedule;
 pub use target::{Authority, OriginError, Target, TargetError, TargetProblem, UrlError};

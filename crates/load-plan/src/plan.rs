@@ -376,6 +376,14 @@ fn compile_content(content: &[u8], variables: &Variables) -> Result<Template, Se
     Template::parse_with_if_any(content, variables.values()).map_err(SettingError::Content)
 }
 
+/// Whether a content has placeholders, so that every brace in it is special; otherwise it is sent as it is.
+#[must_use]
+pub fn is_template(content: &[u8], variables: &Variables) -> bool {
+    let template = Template::parse_with_if_any(content, variables.values());
+    // Only a template can be invalid.
+    template.map_or(true, |template| template.as_fixed() != Some(content))
+}
+
 fn method_of<'a>(settings: &'a Settings, target: &'a Target, has_content: bool) -> Result<&'a str, RequestError> {
     let method =
         target.method.as_deref().or(settings.method.as_deref()).unwrap_or(if has_content { "POST" } else { "GET" });

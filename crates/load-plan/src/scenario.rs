@@ -13,8 +13,8 @@ use breme_toml::{Collector, Diagnostics, Table};
 use compile::Compiler;
 pub use file::File;
 pub use program::{
-    CONTENT_KEPT_MAX, Capture, CaptureSource, GROUP_DEPTH_MAX, Scenario, ScenarioOperation, Scenarios, Step,
-    VALUE_BYTES_MAX,
+    CONTENT_KEPT_MAX, Capture, CaptureSource, GROUP_DEPTH_MAX, SCENARIO_COUNT_MAX, STEP_COUNT_MAX, Scenario,
+    ScenarioOperation, Scenarios, Step, VALUE_BYTES_MAX,
 };
 
 use crate::variables::Variables;
@@ -49,6 +49,8 @@ impl Scenarios {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     pub(super) const GOOD: &str = r#"
@@ -109,6 +111,15 @@ check = { status = 303, bytes = 2, json = { "/ok" = true, "/n" = 1 } }
         assert_eq!(save.fields.len(), 2, "a step's field takes the place of the file's");
         assert!(save.expectations.accepts_status(303) && !save.expectations.accepts_status(200));
         assert!(save.keeps_content() && scenarios.steps[3].keeps_content() && !scenarios.steps[0].keeps_content());
+    }
+
+    #[test]
+    fn think_times_of_any_length_have_a_mean() {
+        let step = |think: &str| format!("[[scenario.step]]\nrequest = \"/\"\nthink = \"{think},constant\"\n");
+        let steps = ["100000000000000d", "200000000000000d"].map(step).concat();
+        let scenarios =
+            Scenarios::parse(&format!("[[scenario]]\nname = \"x\"\n{steps}"), None, &Variables::default()).unwrap();
+        assert_eq!(scenarios.mean_think(), Duration::MAX / 2);
     }
 
     #[test]

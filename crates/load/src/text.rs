@@ -138,7 +138,7 @@ fn notes(outcome: &LoadOutcome) -> String {
 fn head(outcome: &LoadOutcome, style: Style) -> String {
     let settings = &outcome.settings;
     let more = if settings.targets > 1 {
-        format!(" and {} more targets", grouped(settings.targets - 1))
+        format!(" and {}", plural(settings.targets - 1, "more target"))
     } else {
         String::new()
     };

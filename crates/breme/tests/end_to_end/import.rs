@@ -8,9 +8,14 @@ use crate::recorder::Recorder;
 /// The targets that a load of one session sends after the import of `text`, and the text of the scenario.
 fn repeated(format: &str, text: &str, variables: &[&str]) -> (Vec<String>, String) {
     let recorder = Recorder::start();
+    let text = text.replace("ORIGIN", &recorder.address.to_string());
+    replay(&recorder, format, text.as_bytes(), variables)
+}
+
+fn replay(recorder: &Recorder, format: &str, text: &[u8], variables: &[&str]) -> (Vec<String>, String) {
     let folder = tempfile::tempdir().unwrap();
     let (recording, scenario) = (folder.path().join("recording"), folder.path().join("scenario.toml"));
-    fs::write(&recording, text.replace("ORIGIN", &recorder.address.to_string())).unwrap();
+    fs::write(&recording, text).unwrap();
     let output = breme().args(["import", format]).arg(&recording).arg("-o").arg(&scenario).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let url = format!("http://{}", recorder.address);
@@ -46,6 +51,30 @@ fn commands_and_logs_are_repeated() {
     let log = "::1 - - [10/Oct/2026:13:55:36 +0200] \"GET /a HTTP/1.1\" 200 5 \"-\" \"X\"\n\
                ::1 - - [10/Oct/2026:13:55:36 +0200] \"GET /b?{ HTTP/1.1\" 200 5 \"-\" \"X\"\n";
     assert_eq!(repeated("access-log", log, &[]).0, ["/a", "/b?{"]);
+}
+
+#[test]
+fn what_a_load_does_not_accept_is_left_out() {
+    let visit = |client: usize| {
+        format!("{client} - - [10/Oct/2026:13:55:36 +0200] \"GET /{client} HTTP/1.1\" 200 5 \"-\" \"X\"\n")
+    };
+    let mut log: Vec<u8> = (0..120).flat_map(|client| visit(client).into_bytes()).collect();
+    log.extend_from_slice(b"::1 - - [10/Oct/2026:13:55:36 +0200] \"GET /caf\xe9 HTTP/1.1\" 200 5 \"-\" \"X\"\n");
+    let (targets, scenario) = replay(&Recorder::start(), "access-log", &log, &[]);
+    assert_eq!((targets.len(), scenario.matches("[[scenario]]").count()), (1, 100));
+    let (targets, _) = repeated("curl", &"curl http://ORIGIN/a\n".repeat(510), &[]);
+    assert_eq!(targets.len(), 500);
+}
+
+#[test]
+fn targets_and_empty_headers_are_sent_as_by_the_client() {
+    let archive = r#"{"log": {"entries": [{"startedDateTime": "2026-11-23T09:00:00.000Z", "response": {"status": 200},
+        "request": {"method": "GET", "url": "http://ORIGIN/ä b"}}]}}"#;
+    assert_eq!(repeated("har", archive, &[]).0, ["/%C3%A4%20b"]);
+    let commands = r#"curl -sX DELETE 'http://ORIGIN/a' -H 'X-Empty;' --data-raw $'{"t":"wow\u0021", "pin":12}'"#;
+    let (targets, scenario) = repeated("curl", commands, &["--var", "pin=34"]);
+    assert_eq!(targets, ["/a"]);
+    assert!(scenario.contains("DELETE /a") && scenario.contains(r#"{"t":"wow!", "pin":{pin}}"#), "{scenario}");
 }
 
 #[test]

@@ -161,6 +161,22 @@ fn monotonic_ns() -> u64 {
 }
 
 #[test]
+fn a_file_that_cannot_be_written_costs_no_result() {
+    let site = Site::lab("auto");
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (full, log, kept) = (path("full.csv"), path("full.jtl"), path("kept.json"));
+    [&full, &log].iter().for_each(|path| std::os::unix::fs::symlink("/dev/full", path).unwrap());
+    let output = load(&["--json", "-n", "20", "-o", &full, "-o", &log, "-o", &kept, &site.url("/bytes/1")]);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("full.") && message.contains("No space left"), "{message}");
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let kept: Value = serde_json::from_str(&std::fs::read_to_string(kept).unwrap()).unwrap();
+    assert_eq!((&printed["requests"]["answered"], &printed), (&Value::from(20), &kept));
+}
+
+#[test]
 fn the_logs_of_other_tools_have_every_request() {
     let site = Site::lab("auto");
     let folder = tempfile::tempdir().unwrap();

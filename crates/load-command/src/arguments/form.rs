@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use breme_http::media_type::OCTET_STREAM;
+use breme_load_plan::{Variables, is_template};
 
 use super::input::read_file;
 
@@ -66,30 +67,68 @@ impl FormField {
     }
 }
 
-/// A body and its Content-Type.
-pub fn encode(fields: &[FormField]) -> Result<(Vec<u8>, String), String> {
+/// A piece of a body.
+struct Piece {
+    bytes: Vec<u8>,
+    /// Without placeholders: the content or the name of an uploaded file.
+    is_literal: bool,
+}
+
+/// A body and its Content-Type. Texts may contain placeholders; uploaded files are sent as they are.
+pub fn encode(fields: &[FormField], variables: &Variables) -> Result<(Vec<u8>, String), String> {
     let contents = fields.iter().map(FormField::read).collect::<Result<Vec<_>, _>>()?;
     let is_free = |boundary: &String| {
         contents.iter().all(|(content, _)| !content.windows(boundary.len()).any(|part| part == boundary.as_bytes()))
     };
     let boundary = (0_u64..).map(|number| format!("breme-form-{number:016}")).find(is_free).unwrap_or_default();
-    let mut body = Vec::new();
-    for (field, (content, file_name)) in fields.iter().zip(&contents) {
-        let mut head = format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{}\"", quoted(&field.name));
-        if let Some(name) = file_name {
-            head += &format!("; filename=\"{}\"", quoted(name));
-        }
-        let default = file_name.as_ref().map(|_| OCTET_STREAM);
-        if let Some(content_type) = field.content_type.as_deref().or(default) {
-            head += &format!("\r\nContent-Type: {content_type}");
-        }
-        body.extend_from_slice(head.as_bytes());
-        body.extend_from_slice(b"\r\n\r\n");
-        body.extend_from_slice(content);
-        body.extend_from_slice(b"\r\n");
+    let mut pieces = Vec::new();
+    for (field, (content, file_name)) in fields.iter().zip(contents) {
+        push_field(&mut pieces, &boundary, field, content, file_name);
     }
-    body.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
-    Ok((body, format!("multipart/form-data; boundary={boundary}")))
+    push_text(&mut pieces, format!("--{boundary}--\r\n"));
+    Ok((join(pieces, variables), format!("multipart/form-data; boundary={boundary}")))
+}
+
+fn push_field(pieces: &mut Vec<Piece>, boundary: &str, field: &FormField, content: Vec<u8>, file_name: Option<String>) {
+    let name = quoted(&field.name);
+    push_text(pieces, format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\""));
+    let default = file_name.as_ref().map(|_| OCTET_STREAM);
+    if let Some(name) = file_name {
+        push_text(pieces, String::from("; filename=\""));
+        pieces.push(Piece { bytes: quoted(&name).into_bytes(), is_literal: field.file_name.is_none() });
+        push_text(pieces, String::from("\""));
+    }
+    if let Some(content_type) = field.content_type.as_deref().or(default) {
+        push_text(pieces, format!("\r\nContent-Type: {content_type}"));
+    }
+    push_text(pieces, String::from("\r\n\r\n"));
+    pieces.push(Piece { bytes: content, is_literal: matches!(field.value, FormValue::File(_)) });
+    push_text(pieces, String::from("\r\n"));
+}
+
+fn push_text(pieces: &mut Vec<Piece>, text: String) {
+    pieces.push(Piece { bytes: text.into_bytes(), is_literal: false });
+}
+
+/// One placeholder anywhere makes the whole body a template: then the braces of literal pieces are doubled. If the only
+/// placeholders are in literal pieces, the texts have none, and their braces are literal too.
+fn join(pieces: Vec<Piece>, variables: &Variables) -> Vec<u8> {
+    let texts: Vec<u8> =
+        pieces.iter().filter(|piece| !piece.is_literal).flat_map(|piece| &piece.bytes).copied().collect();
+    let body: Vec<u8> = pieces.iter().flat_map(|piece| &piece.bytes).copied().collect();
+    if is_template(&texts, variables) {
+        let escaped = |piece: Piece| if piece.is_literal { with_doubled_braces(&piece.bytes) } else { piece.bytes };
+        pieces.into_iter().flat_map(escaped).collect()
+    } else if is_template(&body, variables) {
+        with_doubled_braces(&body)
+    } else {
+        body
+    }
+}
+
+fn with_doubled_braces(bytes: &[u8]) -> Vec<u8> {
+    let repeated = bytes.iter().flat_map(|&byte| std::iter::repeat_n(byte, 1 + usize::from(b"{}".contains(&byte))));
+    repeated.collect()
 }
 
 /// As in browsers (HTML, "multipart/form-data").
@@ -99,11 +138,14 @@ fn quoted(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use breme_base::Random;
+    use breme_load_plan::{Content, Inputs, Plan, Settings};
+
     use super::*;
 
     fn form(fields: &[&str]) -> (String, String) {
         let fields: Vec<FormField> = fields.iter().map(|field| FormField::parse(field).unwrap()).collect();
-        let (body, content_type) = encode(&fields).unwrap();
+        let (body, content_type) = encode(&fields, &Variables::default()).unwrap();
         (String::from_utf8(body).unwrap(), content_type)
     }
 
@@ -138,12 +180,45 @@ mod tests {
         assert!(body.starts_with("--breme-form-0000000000000001\r\n"));
     }
 
+    /// The content of the first request of a load with this form and `--var x=1`.
+    fn sent(fields: &[&str]) -> String {
+        let fields: Vec<FormField> = fields.iter().map(|field| FormField::parse(field).unwrap()).collect();
+        let variables = Variables::new([("x", "1")]).unwrap();
+        let (body, _) = encode(&fields, &variables).unwrap();
+        let plan = Plan::new(Settings { content: Some(body), variables, ..Settings::new("http://a/") }).unwrap();
+        let mut rendered = Vec::new();
+        match plan.request(0).content() {
+            Content::Fixed(bytes) => rendered.extend_from_slice(bytes),
+            Content::Template(template) => {
+                let random = &mut Random::new(1);
+                template.render(&mut Inputs { sequence: 7, session: 1, random, values: &[] }, &mut rendered);
+            }
+        }
+        String::from_utf8(rendered).unwrap()
+    }
+
+    #[test]
+    fn uploaded_files_are_sent_as_they_are() {
+        const CONTENT: &str = "{{ name }} {seq} {x} {\"a\":{\"b\":1}} }{";
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("{page}.hbs");
+        std::fs::write(&path, CONTENT).unwrap();
+        let upload = format!("file=@{}", path.display());
+        for (text, value) in [("{seq}", "7"), ("{x}", "1"), ("{{{seq}}}", "{7}"), (r#"{"a":{}}"#, r#"{"a":{}}"#)] {
+            let body = sent(&[&format!("id={text}"), &upload]);
+            let expected = [&format!("name=\"id\"\r\n\r\n{value}\r\n"), "filename=\"{page}.hbs\"", CONTENT];
+            assert!(expected.iter().all(|part| body.contains(part)), "{text}: {body}");
+        }
+    }
+
     #[test]
     fn faults_name_the_field() {
         for text in ["x", "=x", "f=@x;type=a\r\nb"] {
             assert!(FormField::parse(text).unwrap_err().contains("NAME=VALUE"), "{text}");
         }
         let fields = [FormField::parse("f=@/nonexistent").unwrap()];
-        assert!(encode(&fields).unwrap_err().starts_with("--form f: /nonexistent cannot be read"));
+        assert!(
+            encode(&fields, &Variables::default()).unwrap_err().starts_with("--form f: /nonexistent cannot be read")
+        );
     }
 }

@@ -10,9 +10,10 @@ use regex::bytes::Regex;
 use crate::checks::Expectations;
 use crate::template::Template;
 
-pub(super) const SCENARIO_COUNT_MAX: usize = 100;
+/// The most scenarios of a file.
+pub const SCENARIO_COUNT_MAX: usize = 100;
 /// The most steps of all scenarios of a run: each has its own histograms.
-pub(super) const STEP_COUNT_MAX: usize = 500;
+pub const STEP_COUNT_MAX: usize = 500;
 /// The deepest nesting of groups of steps.
 pub const GROUP_DEPTH_MAX: usize = 4;
 /// The most repetitions of a step or a group.
@@ -125,8 +126,8 @@ impl Scenarios {
 
     /// The mean think time after a step.
     pub(crate) fn mean_think(&self) -> Duration {
-        let sum: Duration = self.steps.iter().filter_map(|step| step.think).map(|think| think.mean()).sum();
-        sum / self.steps.len().max(1) as u32
+        let means = self.steps.iter().filter_map(|step| step.think).map(ThinkTime::mean);
+        means.fold(Duration::ZERO, Duration::saturating_add) / self.steps.len().max(1) as u32
     }
 
     /// Whether a check of any step reads the content.

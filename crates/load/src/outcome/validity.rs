@@ -112,10 +112,13 @@ fn dispersion_note(outcome: &LoadOutcome) -> Option<String> {
 
 /// Users waited for a generator that had work for less than all of the time: it had to wait for a CPU itself.
 fn starvation_note(outcome: &LoadOutcome) -> Option<String> {
-    let share = outcome.users.filter(|_| !is_short(outcome))?.generator_share();
-    (share > GENERATOR_SHARE_MAX && outcome.generator.busiest_thread() <= THREAD_SHARE_MAX).then(|| {
+    let users =
+        outcome.users.filter(|_| !is_short(outcome) && outcome.generator.busiest_thread() <= THREAD_SHARE_MAX)?;
+    // If nearly all users think, the think time sets the rate.
+    let share = users.generator / (users.server + users.connecting + users.generator + users.thinking);
+    (share > GENERATOR_SHARE_MAX).then(|| {
         format!(
-            "{:.0} % of the users waited for the generator: the rate is the generator's, not the server's; leave a processor to it",
+            "{:.0} % of the users waited for the generator: it limits the rate; leave a processor to it",
             share * 100.0
         )
     })
