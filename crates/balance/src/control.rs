@@ -166,7 +166,7 @@ impl UpstreamRecord {
         UpstreamState {
             addresses: self.addresses().to_vec(),
             weight: self.settings.weight,
-            status: self.status(),
+            status: self.status(now),
             is_draining: self.is_draining,
             weight_percent: self.slow_start_step(now, slow_start) * 10,
             checks: self.health.totals,
@@ -175,12 +175,13 @@ impl UpstreamRecord {
         }
     }
 
-    fn status(&self) -> UpstreamStatus {
+    /// An ejection that has ended is recorded until the next choice of an upstream.
+    fn status(&self, now: Instant) -> UpstreamStatus {
         match self.ejection.until {
             _ if self.address().is_none() => UpstreamStatus::Unresolved,
             _ if self.health.is_down => UpstreamStatus::Down,
-            Some(until) => UpstreamStatus::Ejected { until },
-            None => UpstreamStatus::Up,
+            Some(until) if until > now => UpstreamStatus::Ejected { until },
+            Some(_) | None => UpstreamStatus::Up,
         }
     }
 }

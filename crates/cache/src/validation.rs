@@ -79,21 +79,27 @@ const PRESERVED_HEADERS: [&str; 5] =
     ["content-digest", "content-encoding", "content-length", "content-md5", "content-range"];
 
 /// The headers of a stored response after a 304 or a matching response to HEAD: new values replace old ones (RFC 9111,
-/// 3.2).
-pub(crate) fn freshened(stored: &FieldBlock, fresh: Fields<'_, '_>) -> FieldBlock {
+/// 3.2). `added` are the lines that the proxy adds to it: if it has no Date, the time of its arrival counts (RFC 9110,
+/// 6.6.1); by the stored Date the response would still be as old as before.
+pub(crate) fn freshened(stored: &FieldBlock, fresh: Fields<'_, '_>, added: &FieldBlock) -> FieldBlock {
     let may_store = StoredFields::new(&fresh);
     let is_known_tag = |name: &[u8]| name.eq_ignore_ascii_case(b"etag") && has(stored, name);
     let is_preserved = |name: &[u8]| is_one_of(name, &PRESERVED_HEADERS) || is_known_tag(name);
     let updates = |name: &[u8]| may_store.has(name) && !is_preserved(name);
+    let date = added.first_value("date").filter(|_| fresh.first("Date").is_none());
     let mut out = FieldBlock::new();
     for (name, value) in lines(stored.as_bytes()) {
-        let is_replaced = updates(name) && fresh.iter().any(|field| field.name.as_bytes().eq_ignore_ascii_case(name));
-        if !is_replaced {
+        let is_updated = updates(name) && fresh.iter().any(|field| field.name.as_bytes().eq_ignore_ascii_case(name));
+        let is_old_date = date.is_some() && name.eq_ignore_ascii_case(b"date");
+        if !is_updated && !is_old_date {
             push(&mut out, name, value);
         }
     }
     for field in fresh.iter().filter(|field| updates(field.name.as_bytes())) {
         push(&mut out, field.name.as_bytes(), field.value);
+    }
+    if let Some(date) = date {
+        push(&mut out, b"Date", date);
     }
     out
 }
@@ -203,7 +209,7 @@ mod tests {
             ("Content-Type", "a/b"),
         ]);
         let head = "HTTP/1.1 304 Not Modified\r\nETag: \"b\"\r\nX: 4\r\nContent-Encoding: br\r\nConnection: z\r\nZ: 5\r\nSet-Cookie: a=b\r\nContent-Type: c/d\r\n\r\n";
-        let found = with_fields(head, |fields| freshened(&stored, fields));
+        let found = with_fields(head, |fields| freshened(&stored, fields, &FieldBlock::new()));
         let expected =
             block(&[("ETag", "\"a\""), ("Content-Encoding", "gzip"), ("Y", "3"), ("X", "4"), ("Content-Type", "c/d")]);
         assert_eq!(found, expected);
@@ -213,8 +219,20 @@ mod tests {
     fn freshening_keeps_body_headers() {
         let stored = block(&[("X", "1")]);
         let head = "HTTP/1.1 304 Not Modified\r\nETag: \"b\"\r\nContent-Encoding: br\r\nContent-Range: bytes 0-0/2\r\nContent-Digest: x\r\n\r\n";
-        let found = with_fields(head, |fields| freshened(&stored, fields));
+        let found = with_fields(head, |fields| freshened(&stored, fields, &FieldBlock::new()));
         assert_eq!(found, block(&[("X", "1"), ("ETag", "\"b\"")]));
+    }
+
+    #[test]
+    fn freshening_without_date_takes_time_of_arrival() {
+        let stored = block(&[("Date", "then"), ("X", "1")]);
+        let added = block(&[("Via", "1.1 a"), ("Date", "now")]);
+        let dates = |line: &str| {
+            let head = format!("HTTP/1.1 304 Not Modified\r\n{line}\r\n\r\n");
+            with_fields(&head, |fields| freshened(&stored, fields, &added))
+        };
+        assert_eq!(dates("Y: 2"), block(&[("X", "1"), ("Y", "2"), ("Date", "now")]));
+        assert_eq!(dates("Date: just now"), block(&[("X", "1"), ("Date", "just now")]));
     }
 
     #[test]

@@ -1,10 +1,14 @@
 //! Vary (RFC 9111, 4.1): variants of a URL, selected by request headers.
 //!
 //! Values are normalised: several lines are one list, blanks around commas are ignored, and for negotiation headers so
-//! are case and order. A variant is encoded as `name NUL value LF`, or `name LF` for an absent header; names and values
+//! are case and the order of members of different weight. The order of equally preferred members stays: an origin may
+//! choose the first (RFC 9110, 12.5.4). Only codings are sorted: they do not change what a response says. A variant is encoded as `name NUL value LF`, or `name LF` for an absent header; names and values
 //! contain neither NUL nor LF, so variants are equal if their bytes are.
 
+use std::cmp::Reverse;
+
 use breme_http::list_members;
+use breme_http::weight::{WEIGHT_MAX, Weight, parse_weight, weight_value};
 
 use crate::fields::FieldValues;
 use crate::inline_bytes::InlineBytes;
@@ -132,7 +136,8 @@ fn write(name: &[u8], request: &impl FieldValues, cookies: CookieRules<'_>, out:
         out.push(0);
         match text {
             "cookie" => write_cookies(request, cookies, out),
-            "accept" | "accept-charset" | "accept-encoding" | "accept-language" => write_sorted(request, text, out),
+            "accept-encoding" => write_members(request, text, sort_by_name, out),
+            "accept" | "accept-charset" | "accept-language" => write_members(request, text, sort_by_weight, out),
             _ => write_list(request, text, out),
         }
     }
@@ -151,7 +156,7 @@ fn write_cookies(request: &impl FieldValues, cookies: CookieRules<'_>, out: &mut
 }
 
 /// Sorted, in lower case and without blanks: `en;q=0.5, DE` becomes `de,en;q=0.5`.
-fn write_sorted(request: &impl FieldValues, name: &str, out: &mut InlineBytes) {
+fn write_members(request: &impl FieldValues, name: &str, sort: fn(&mut [&[u8]]), out: &mut InlineBytes) {
     let mut sorted: [&[u8]; SORTED_MAX] = [b""; SORTED_MAX];
     let mut members = request.values(name).flat_map(list_members);
     let mut count = 0;
@@ -163,11 +168,29 @@ fn write_sorted(request: &impl FieldValues, name: &str, out: &mut InlineBytes) {
         return write_list(request, name, out);
     }
     let sorted = &mut sorted[..count];
-    sorted.sort_unstable_by(|a, b| lowercase_without_blanks(a).cmp(lowercase_without_blanks(b)));
+    sort(sorted);
     for member in sorted {
         lowercase_without_blanks(member).for_each(|byte| out.push(byte));
         out.push(b',');
     }
+}
+
+fn sort_by_name(members: &mut [&[u8]]) {
+    members.sort_unstable_by(|a, b| lowercase_without_blanks(a).cmp(lowercase_without_blanks(b)));
+}
+
+/// The most preferred first; members of equal weight keep their order. What an invalid weight means is unknown, so with
+/// one the order stays.
+fn sort_by_weight(members: &mut [&[u8]]) {
+    if members.iter().all(|member| weight(member).is_some()) {
+        members.sort_by_key(|member| Reverse(weight(member)));
+    }
+}
+
+/// None if it is invalid.
+fn weight(member: &[u8]) -> Option<Weight> {
+    let mut parameters = std::str::from_utf8(member).ok()?.split(';').skip(1);
+    parameters.find_map(weight_value).map_or(Some(WEIGHT_MAX), parse_weight)
 }
 
 fn lowercase_without_blanks(member: &[u8]) -> impl Iterator<Item = u8> {
@@ -238,8 +261,8 @@ mod tests {
             ("Foo, Bar", &[("Foo", "1"), ("Other", "2")], &[("Foo", "1"), ("Other", "3")]),
             (
                 "Accept-Language",
-                &[("Accept-Language", "en, DE")],
-                &[("Accept-Language", "de"), ("Accept-Language", "en")],
+                &[("Accept-Language", "en;q=0.5, DE, fr")],
+                &[("Accept-Language", "de"), ("Accept-Language", "fr,en; q=0.5")],
             ),
             ("Accept-Encoding", &[("Accept-Encoding", "gzip; q=0.5, br")], &[("Accept-Encoding", "br,GZIP;q=0.5")]),
             ("Cookie", &[("Cookie", "a=b; visitor=1")], &[("Cookie", "visitor=2;a=b")]),
@@ -267,6 +290,10 @@ mod tests {
             ("Foo, Bar", &[("Foo", "1"), ("Bar", "2")], &[("Foo", "1"), ("Bar", "3")]),
             ("Foo, Bar", &[("Foo", "1")], &[("Bar", "1")]),
             ("Accept-Language", &[("Accept-Language", "en;q=0.5, de")], &[("Accept-Language", "en, de;q=0.5")]),
+            // An origin may choose the first of equally preferred members.
+            ("Accept-Language", &[("Accept-Language", "en, de")], &[("Accept-Language", "de, en")]),
+            ("Accept", &[("Accept", "a/b;q=0.5, c/d;q=0.5")], &[("Accept", "c/d;q=0.5, a/b;q=0.5")]),
+            ("Accept", &[("Accept", "a/b;q=x, c/d;q=0.5")], &[("Accept", "c/d;q=0.5, a/b;q=x")]),
             ("Cookie", &[("Cookie", "lang=de")], &[("Cookie", "lang=en")]),
             ("Cookie", &[("Cookie", "session=1")], &[("Cookie", "a=b")]),
         ] {

@@ -231,7 +231,7 @@ impl WriterThread {
                 self.is_error_reported = false;
             }
             Err(error) => {
-                eprintln!(
+                breme_base::error_line!(
                     "breme proxy: --access-log {}: cannot be reopened: {error}; keeping the old file",
                     self.destination
                 );
@@ -248,7 +248,7 @@ impl WriterThread {
             Err(error) => {
                 self.log.counts.failed.fetch_add(lines, Ordering::Relaxed);
                 if !std::mem::replace(&mut self.is_error_reported, true) {
-                    eprintln!(
+                    breme_base::error_line!(
                         "breme proxy: --access-log {}: cannot be written: {error}; lines are lost until it can",
                         self.destination
                     );

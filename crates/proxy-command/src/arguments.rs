@@ -80,7 +80,8 @@ pub struct ProxyArgs {
     #[arg(long, value_name = "FILE")]
     pub(super) admin_token_file: Option<PathBuf>,
 
-    /// Read flags from this TOML file, too (the same names without dashes); flags override it; SIGHUP reloads it
+    /// Also read flags from this TOML file (the same names without the leading dashes); flags override it; SIGHUP
+    /// reloads it
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
 
@@ -185,7 +186,7 @@ pub struct ProxyArgs {
     #[arg(long, value_name = "N", value_parser = whole::<u32>, default_value = "0", help_heading = "Limits")]
     client_connections: u32,
 
-    /// Requests per second and client; more get 429; clients behind a --trusted proxy count one by one; 0 = unlimited
+    /// Requests per second per client; more get 429; clients behind a --trusted proxy count one by one; 0 = unlimited
     #[arg(long, value_name = "N", value_parser = whole::<u32>, default_value = "0", help_heading = "Limits")]
     client_rate: u32,
 

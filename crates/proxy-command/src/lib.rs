@@ -14,6 +14,8 @@
 //! | `access_log` | a line for each exchange |
 //! | `metrics`, `api` | metrics and pages at `--admin` |
 
+// `eprintln!` panics if the log cannot be written: `breme_base::error_line!` does not.
+#![cfg_attr(not(test), warn(clippy::print_stderr))]
 // Texts of help are doc comments, but no Markdown: `[http[s]://]HOST` is no link.
 #![allow(rustdoc::broken_intra_doc_links, rustdoc::invalid_html_tags, rustdoc::bare_urls)]
 
@@ -41,6 +43,7 @@ use arguments::{ROLE, command, in_force};
 use breme_admin::{Admin, AdminListener, AdminToken, Api, Maintenance, ProcessMetrics, Readiness, registry};
 use breme_command::configuration;
 use breme_command::failure::{Failure, exit};
+use breme_command::output;
 use breme_command::server::{
     Descriptors, ListenPlace, SignalActions, announce, catch, listen, obey, panics, report_handshakes,
 };
@@ -60,13 +63,11 @@ pub fn run(args: &ProxyArgs) -> ExitCode {
 
 fn carry_out(args: &ProxyArgs) -> Result<(), Failure> {
     if args.print_schema {
-        print!("{}", configuration::schema(&command()));
-        return Ok(());
+        return output::print(&configuration::schema(&command()));
     }
     let (matches, args) = in_force(args.config.as_deref())?;
     if args.print_config {
-        print!("{}", configuration::print(&command(), &matches));
-        return Ok(());
+        return output::print(&configuration::print(&command(), &matches));
     }
     serve(args, matches)
 }
@@ -78,8 +79,7 @@ fn serve(args: ProxyArgs, matches: ArgMatches) -> Result<(), Failure> {
     driver.connections_max = connections_max(&args, &driver, parts.places.len())?;
     if args.check_config {
         check_start(&args, &driver, &parts)?;
-        println!("breme proxy: the configuration is valid");
-        return Ok(());
+        return output::print("breme proxy: the configuration is valid\n");
     }
     let (listeners, bound) = listen(parts.places, &driver, parts.tls.as_ref().map(|tls| &tls.server))?;
     reject_loops(parts.upstreams.as_ref(), &bound)?;
@@ -129,7 +129,7 @@ fn serve(args: ProxyArgs, matches: ArgMatches) -> Result<(), Failure> {
     };
     obey(signals, running.stopper(), readiness.clone(), actions)?;
     let metrics = ProxyMetrics { proxy: proxy.clone(), upstreams: upstreams.clone(), cache: cache.clone(), log: lines };
-    let registry = registry(ROLE, kind, process, counting.clone(), maintenance, Box::new(metrics));
+    let registry = registry(ROLE, running.kind(), process, counting.clone(), maintenance, Box::new(metrics));
     let api = ProxyApi { upstreams: upstreams.clone(), cache: cache.map(|cache| CacheApi { cache, proxy, clock }) };
     let api: (Box<dyn Api>, AdminToken) = (Box::new(api), parts.token);
     let admin = admin.map(|admin| admin.start(clock, driver.cpus, registry, readiness, Some(api))).transpose()?;

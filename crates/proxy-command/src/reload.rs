@@ -24,7 +24,7 @@ use super::upstream_tls::Clients;
 use super::upstreams::Upstreams;
 
 /// Settings that need a restart: keys, and key prefixes that end with a dash.
-const RESTART_ONLY: [&str; 23] = [
+const RESTART_ONLY: [&str; 24] = [
     "forward",
     "listen",
     "admin",
@@ -48,6 +48,7 @@ const RESTART_ONLY: [&str; 23] = [
     "max-connections",
     "cache-key-field",
     "max-head",
+    "relay-memory",
 ];
 
 /// Settings that can be changed, but not whether there is a cache.
@@ -90,24 +91,24 @@ impl Files {
         let upstreams = &self.args.upstreams;
         let are_clients_good = match self.clients.reload(upstreams) {
             Ok(()) if upstreams.has_tls_files() => {
-                eprintln!("breme proxy: reloaded the certificates for upstreams");
+                breme_base::error_line!("breme proxy: reloaded the certificates for upstreams");
                 true
             }
             Ok(()) => true,
             Err(failure) => {
-                eprintln!("breme proxy: {}; keeping the old certificates for upstreams", failure.message);
+                breme_base::error_line!("breme proxy: {}; keeping the old certificates for upstreams", failure.message);
                 false
             }
         };
         let token = self.args.admin_token_file.as_deref();
         let is_token_good = match token.map_or(Ok(false), |path| self.token.reload("--admin-token-file", path)) {
             Ok(true) => {
-                eprintln!("breme proxy: reloaded the admin token");
+                breme_base::error_line!("breme proxy: reloaded the admin token");
                 true
             }
             Ok(false) => true,
             Err(problem) => {
-                eprintln!("breme proxy: {problem}; keeping the old token");
+                breme_base::error_line!("breme proxy: {problem}; keeping the old token");
                 false
             }
         };
@@ -127,11 +128,11 @@ impl Reloader {
         };
         let are_settings_good = match reloaded {
             Ok(report) => {
-                report.iter().for_each(|report| eprintln!("breme proxy: {report}"));
+                report.iter().for_each(|report| breme_base::error_line!("breme proxy: {report}"));
                 true
             }
             Err(failure) => {
-                eprintln!("breme proxy: {}\nkeeping the old settings", failure.message);
+                breme_base::error_line!("breme proxy: {}\nkeeping the old settings", failure.message);
                 false
             }
         };
@@ -228,6 +229,7 @@ mod tests {
             needs_restart("cache-key-field")
                 && needs_restart("drain-timeout")
                 && needs_restart("admin")
+                && needs_restart("relay-memory")
                 && !needs_restart("upstream")
         );
         assert!(!needs_restart("pool-idle") && !needs_restart("cache-memory"));

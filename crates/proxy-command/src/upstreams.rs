@@ -101,7 +101,9 @@ impl Upstreams {
         for (host, found) in look_up_all(&list) {
             match found {
                 Ok(addresses) => drop(known.insert(host, addresses)),
-                Err(error) => eprintln!("breme proxy: warning: cannot use the upstream {host} yet: {error}"),
+                Err(error) => {
+                    breme_base::error_line!("breme proxy: warning: cannot use the upstream {host} yet: {error}");
+                }
             }
         }
         let members = list.iter().map(|upstream| member(upstream, &known, &sockets)).collect::<Result<_, _>>()?;
@@ -257,7 +259,7 @@ impl SharedUpstreams {
 
     fn print_changes(&self) {
         for change in self.group.take_changes() {
-            eprintln!("breme proxy: {change}");
+            breme_base::error_line!("breme proxy: {change}");
         }
     }
 }

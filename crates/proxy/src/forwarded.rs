@@ -1,4 +1,4 @@
-//! The client for which a trusted proxy forwards a request (RFC 7239; X-Forwarded-For).
+//! The client and the target for which a trusted proxy forwards a request (RFC 7239; X-Forwarded-*).
 //!
 //! Each proxy appends the address that it sees. So the list is read from its end: trusted proxies are skipped, and the
 //! first address that is not trusted is the client. Earlier entries come from that client and may be forged; they must
@@ -21,6 +21,28 @@ pub(crate) fn parse_forwarded_client(fields: Fields<'_, '_>, is_trusted: impl Fn
         }
     }
     None
+}
+
+/// The schemes that forwarding fields name: those of X-Forwarded-Proto, then those of Forwarded.
+pub(crate) fn named_schemes<'a>(fields: Fields<'a, '_>) -> impl Iterator<Item = &'a [u8]> {
+    fields.list("X-Forwarded-Proto").chain(parameters(fields, b"proto"))
+}
+
+/// The authorities that forwarding fields name: those of X-Forwarded-Host, then those of Forwarded.
+pub(crate) fn named_authorities<'a>(fields: Fields<'a, '_>) -> impl Iterator<Item = &'a [u8]> {
+    fields.list("X-Forwarded-Host").chain(parameters(fields, b"host"))
+}
+
+/// The values of a parameter in Forwarded, whatever quotation marks enclose: an upstream may ignore these, or find an
+/// end that is not there.
+fn parameters<'a>(fields: Fields<'a, '_>, wanted: &'static [u8]) -> impl Iterator<Item = &'a [u8]> {
+    let pairs = fields.all("Forwarded").flat_map(|line| line.split(|byte| matches!(byte, b',' | b';')));
+    pairs.filter_map(move |pair| {
+        let equals = pair.iter().position(|&byte| byte == b'=')?;
+        let (name, value) = (pair[..equals].trim_ascii(), pair[equals + 1..].trim_ascii());
+        let value = value.strip_prefix(b"\"").unwrap_or(value);
+        name.eq_ignore_ascii_case(wanted).then(|| value.strip_suffix(b"\"").unwrap_or(value))
+    })
 }
 
 /// Parses an element such as `for=192.0.2.43;proto=https`.
@@ -75,16 +97,30 @@ mod tests {
     use super::*;
     use crate::networks::Network;
 
-    /// The client named by these fields if 10.0.0.0/8 and fd00::/8 are trusted.
-    fn named(lines: &str) -> Option<String> {
+    fn with_fields<T>(lines: &str, read: impl FnOnce(Fields<'_, '_>) -> T) -> T {
         let request = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
         let (mut server, mut storage) = (ServerConnection::new(), FieldStorage::new());
         let progress = server.receive(request.as_bytes(), false, &Limits::default(), &mut storage);
         let Ok(Progress::Head { head, .. }) = progress else { panic!("{request}: {progress:?}") };
+        read(head.fields)
+    }
+
+    /// The client named by these fields if 10.0.0.0/8 and fd00::/8 are trusted.
+    fn named(lines: &str) -> Option<String> {
         let trusted = ["10.0.0.0/8", "fd00::/8"].map(|network| network.parse::<Network>().unwrap());
-        let client =
-            parse_forwarded_client(head.fields, |address| trusted.iter().any(|network| network.contains(address)));
-        client.map(|address| address.to_string())
+        let is_trusted = |address| trusted.iter().any(|network| network.contains(address));
+        with_fields(lines, |fields| parse_forwarded_client(fields, is_trusted)).map(|address| address.to_string())
+    }
+
+    #[test]
+    fn finds_every_named_target() {
+        let text = |value: &[u8]| String::from_utf8(value.to_vec()).unwrap();
+        let lines = "Forwarded: for=\"x;Proto=http;Host=\"b:1\", for=c;host = d;proto=\"ws\"\r\nX-Forwarded-Proto: https, http\r\nX-Forwarded-Host: e\r\n";
+        let found: Vec<String> = with_fields(lines, |fields| named_schemes(fields).map(text).collect());
+        assert_eq!(found, ["https", "http", "http", "ws"]);
+        let found: Vec<String> = with_fields(lines, |fields| named_authorities(fields).map(text).collect());
+        assert_eq!(found, ["e", "b:1", "d"]);
+        assert_eq!(with_fields("Forwarded: for=a\r\n", |fields| named_schemes(fields).count()), 0);
     }
 
     #[test]

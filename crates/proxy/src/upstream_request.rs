@@ -163,9 +163,10 @@ pub(crate) fn is_for_others(name: &str) -> bool {
     begins(name, "X-Forwarded-") || is_address || name.eq_ignore_ascii_case("Forwarded")
 }
 
-/// Whether the proxy writes the field itself.
+/// Whether the proxy writes the field itself, or an application may take it for such a field.
 fn is_own(name: &str) -> bool {
-    ["X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"].iter().any(|own| name.eq_ignore_ascii_case(own))
+    let is_alike = |own: &&str| name.len() == own.len() && begins(name, own);
+    ["X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"].iter().any(is_alike)
 }
 
 /// All lines of a name as one; None if there are none.
@@ -374,6 +375,16 @@ mod tests {
             passed_by(&shared, client("2001:db8::7", true, true), request),
             "GET / HTTP/1.1\r\nHost: a.example:8443\r\nX-Forwarded-Port: 1\r\nX-Real-IP: 1.1.1.1\r\nVia: 1.1 breme (cde2f3e1)\r\nForwarded: for=1.1.1.1, for=\"[2001:db8::7]\";proto=https;host=\"a.example:8443\"\r\nX-Forwarded-For: 1.1.1.1, 2.2.2.2, 3.3.3.3, 2001:db8::7\r\nX-Forwarded-Host: a.example:8443\r\nX-Forwarded-Proto: https\r\n\r\n"
         );
+    }
+
+    /// Applications may take the names with underscores for the others.
+    #[test]
+    fn trusted_fields_have_no_doubles() {
+        let shared = shared(|_| {});
+        let request = "GET / HTTP/1.1\r\nHost: a\r\nX_Forwarded_For: 6.6.6.6\r\nX-Forwarded_Proto: https\r\nx_forwarded_host: b\r\nX_Forwarded_Port: 1\r\n\r\n";
+        let passed = passed_by(&shared, client("192.0.2.7", false, true), request);
+        assert!(!passed.contains("6.6.6.6") && !passed.contains("https") && !passed.contains(": b\r\n"), "{passed}");
+        assert!(passed.contains("X_Forwarded_Port: 1\r\n"), "the proxy does not write it: {passed}");
     }
 
     #[test]

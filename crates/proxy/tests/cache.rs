@@ -7,6 +7,7 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
+use breme_balance::GroupSettings;
 use breme_cache::{Cache, Purge, PurgeMode};
 use breme_node::{Close, PRESSURE_TURN};
 use breme_proxy::{ProxyCounts, RequestOutcome, Settings};
@@ -295,21 +296,20 @@ fn client_of_stale_response() -> Script {
 
 #[test]
 fn revalidation_304_is_not_relayed() {
-    let fresh = "ETag: \"1\"\r\nCache-Control: max-age=100";
+    // The 304 has no Date, so the proxy's clock counts, and the response is fresh again.
+    let refreshed = |start: &str, said: &str| {
+        let status = format!("Cache-Status: breme; {said}");
+        later(3, head(&[start, "ETag: \"1\"", "Cache-Control: max-age=100", DATE, "Age: 0", &status]))
+    };
     let validate = get_with("If-None-Match: \"1\"");
     let not_modified = head(&["HTTP/1.1 304 Not Modified", "ETag: \"1\"", "Cache-Control: max-age=100"]);
     let client = client_of_stale_response()
         .send(GET)
-        .expect(text(stored(fresh, "one", 3, "fwd=stale; fwd-status=304; ttl=97; stored")))
+        .expect(text(
+            refreshed("HTTP/1.1 200 OK\r\nContent-Length: 3", "fwd=stale; fwd-status=304; ttl=100; stored") + "one",
+        ))
         .send(text(validate.clone()))
-        .expect(text(head(&[
-            "HTTP/1.1 304 Not Modified",
-            DATE,
-            "ETag: \"1\"",
-            "Cache-Control: max-age=100",
-            "Age: 3",
-            "Cache-Status: breme; hit; ttl=97",
-        ])))
+        .expect(text(refreshed("HTTP/1.1 304 Not Modified", "hit; ttl=100")))
         .send("GET /b HTTP/1.1\r\nHost: a.example\r\n\r\n")
         .expect(text(relayed(FRESH, "b", "fwd=uri-miss; stored")))
         .part();
@@ -386,6 +386,86 @@ fn fill_continues_for_followers_after_client_leaves() {
     let upstream = Acts::new().expect(GET).send(first).wait(seconds(10)).send(rest);
     let counts = play(vec![leader, follower], vec![upstream]);
     assert_eq!((counts.clients_gone, counts.connects), (1, 1));
+}
+
+const OTHER: &str = "GET /b HTTP/1.1\r\nHost: a.example\r\n\r\n";
+
+fn chunked(more: &[&str]) -> String {
+    head(&[&["HTTP/1.1 200 OK", "Transfer-Encoding: chunked", DATE][..], more].concat())
+}
+
+/// The upstream has one place, which the last client needs.
+fn play_with_one_place(clients: Vec<Script>, mut upstream: Vec<Acts>) -> ProxyCounts {
+    let cache = cache();
+    upstream.push(Acts::new().expect(OTHER).send(origin(FRESH, "b")));
+    let group = GroupSettings { outstanding_max: 1, ..GroupSettings::default() };
+    let counts = Play { cache: Some(cache.clone()), group, ..Play::new(clients, upstream) }.run();
+    assert_eq!(cache.statistics().fills, 0);
+    counts
+}
+
+fn needs_the_place(script: Script) -> Script {
+    script.send(OTHER).expect(text(relayed(FRESH, "b", "fwd=uri-miss; stored"))).part()
+}
+
+#[test]
+fn endless_refresh_ends_if_it_is_not_stored() {
+    let more = "Cache-Control: max-age=2, stale-while-revalidate=60\r\nETag: \"1\"";
+    let client = Script::new()
+        .connect()
+        .send(GET)
+        .expect(text(relayed(more, "one", "fwd=uri-miss; stored")))
+        .wait(seconds(5))
+        .send(GET)
+        .expect(text(stored(more, "one", 5, "hit; ttl=-3")))
+        .wait(seconds(1));
+    let endless = chunked(&["Cache-Control: no-store"]) + "3\r\nabc\r\n";
+    let first = Acts::new().expect(GET).send(origin(more, "one")).close(Close::Graceful);
+    let refresh = Acts::new().expect(get_with("If-None-Match: \"1\"")).send(endless).expect_end();
+    play_with_one_place(vec![needs_the_place(client)], vec![first, refresh]);
+}
+
+#[test]
+fn endless_fetch_ends_after_the_last_follower() {
+    let fetched = Acts::new()
+        .expect(GET)
+        .send(chunked(&[FRESH]) + "3\r\nabc\r\n")
+        .wait(seconds(3))
+        .send("3\r\ndef\r\n")
+        .wait(seconds(3))
+        .send("3\r\nghi\r\n")
+        .expect_end();
+    let leader = Script::new()
+        .connect()
+        .send(GET)
+        .expect(text(chunked(&[FRESH, "Cache-Status: breme; fwd=uri-miss; stored"]) + "3\r\nabc\r\n"))
+        .wait(seconds(2))
+        .close(Close::Abort)
+        .expect_closed(Ending::Any);
+    let follower = Script::new()
+        .connect()
+        .wait(seconds(1))
+        .send(GET)
+        .expect(text(chunked(&[FRESH, "Age: 1", "Cache-Status: breme; fwd=uri-miss; collapsed"]) + "3\r\nabc\r\n"))
+        .expect(text("3\r\ndef\r\n"))
+        .close(Close::Abort)
+        .expect_closed(Ending::Any);
+    let last = needs_the_place(Script::new().connect().wait(seconds(7)));
+    assert_eq!(play_with_one_place(vec![leader, follower, last], vec![fetched]).clients_gone, 2);
+}
+
+#[test]
+fn endless_fetch_ends_if_all_left_before_its_head() {
+    let leaves = |script: Script, after| {
+        let script = script.connect().send(GET).wait(seconds(after));
+        script.close(Close::Abort).expect_closed(Ending::Any)
+    };
+    // The second client follows the first one.
+    let first = leaves(Script::new(), 1);
+    let second = leaves(Script::new().wait(Duration::from_millis(500)), 2);
+    let fetched = Acts::new().expect(GET).wait(seconds(4)).send(chunked(&[FRESH]) + "3\r\nabc\r\n");
+    let last = needs_the_place(Script::new().connect().wait(seconds(5)));
+    play_with_one_place(vec![first, second, last], vec![fetched.expect_end()]);
 }
 
 #[test]

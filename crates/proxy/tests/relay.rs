@@ -7,8 +7,10 @@ mod support;
 
 use std::time::Duration;
 
+use breme_base::Instant;
 use breme_node::Close;
 use breme_proxy::{ErrorPage, ErrorPages, HostRule, Mode, PageStatus, RequestOutcome, Settings};
+use breme_sim::{AmountRange, Network};
 use breme_testkit::{Ending, Script};
 use support::{Acts, Play, check_on_all_networks, error_response, failure, head, later, silent, text};
 
@@ -498,6 +500,46 @@ fn enforces_timeouts() {
     let script = client().send(text(GET)).expect_gone(text(begun.clone() + "....")).expect_closed(Ending::Any);
     let slowly = (0..4).fold(Acts::new().expect(GET).send(&begun), |acts, _| acts.wait(2 * SECOND).send("."));
     Play { settings, ..Play::new(vec![script], vec![slowly.expect_end()]) }.run();
+}
+
+/// Otherwise slow clients would get a healthy upstream ejected.
+#[test]
+fn total_timeout_blames_the_upstream_only_if_it_is_waited_for() {
+    let mut settings = silent();
+    settings.times.total = 5 * SECOND;
+    let outcomes = |script: Script, upstream: Acts, network: Network| {
+        let play = Play::new(vec![script], vec![upstream.expect_end()]);
+        let (_, group) = Play { settings: settings.clone(), network, ..play }.run_balanced();
+        let totals = group.states(Instant::ZERO)[0].totals;
+        (totals.timed_out, totals.abandoned)
+    };
+    // The client does not send its announced content.
+    let put = head(&["PUT /a HTTP/1.1", "Host: a.example", "Content-Length: 5"]) + "hell";
+    let refusal = "The body of the request arrived too slowly.\n";
+    let refused = head(&[
+        "HTTP/1.1 408 Request Timeout",
+        "Content-Type: text/plain; charset=utf-8",
+        &format!("Content-Length: {}", refusal.len()),
+        "Connection: close",
+        "Date: Sun, 06 Nov 1994 08:49:42 GMT",
+    ]) + refusal;
+    let script = exchange(client(), &put, &refused).part_after_end();
+    assert_eq!(outcomes(script, Acts::new().expect(&put), Network::calm()), (0, 1));
+    // It does not read the response.
+    let content = "x".repeat(1 << 20);
+    let long = head(&["HTTP/1.1 200 OK", &format!("Content-Length: {}", content.len()), "Date: x"]) + &content;
+    let script = client().send(GET).pause().wait(10 * SECOND).resume();
+    let script = script.expect_gone(text(&long[..long.len() - 1])).expect_closed(Ending::Any);
+    let network = Network {
+        window_bytes: AmountRange::always(16 << 10),
+        long_queue_bytes: AmountRange::always(64 << 10),
+        ..Network::calm()
+    };
+    assert_eq!(outcomes(script, Acts::new().expect(GET).send(&long), network), (0, 1));
+    // The upstream does not respond.
+    let late = later(5, failure(504, "http_response_timeout", "the response was not complete in time"));
+    let script = exchange(client(), GET, &late).part();
+    assert_eq!(outcomes(script, Acts::new().expect(GET), Network::calm()), (1, 0));
 }
 
 #[test]

@@ -147,6 +147,16 @@ fn failure_share_ejects_if_enabled() {
     );
 }
 
+/// Also while no request comes.
+#[test]
+fn ended_ejection_is_not_reported() {
+    let mut world = World::new(GroupSettings::default(), &[1, 1]);
+    world.fail_at("a", UpstreamOutcome::ConnectionLost);
+    let UpstreamStatus::Ejected { until } = world.status("a") else { panic!("{:?}", world.status("a")) };
+    world.now = until;
+    assert_eq!(world.status("a"), UpstreamStatus::Up);
+}
+
 #[test]
 fn ejections_are_bounded() {
     let mut world = World::new(GroupSettings::default(), &[1; 5]);

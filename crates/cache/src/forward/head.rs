@@ -131,7 +131,7 @@ impl Fetch {
         now: Now,
         head: &ResponseHead<'_, '_>,
     ) -> (Arc<StoredResponse>, bool) {
-        let lines = freshened(stale.block(), head.fields);
+        let lines = freshened(stale.block(), head.fields, head.added);
         let times = ResponseTimes { requested: self.pending.requested_at, received: now };
         let settings = self.cache.settings();
         let is_variant = |names: &[Vec<u8>]| {

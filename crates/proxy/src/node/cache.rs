@@ -15,10 +15,12 @@
 //! ```
 //!
 //! An exchange may continue without its client, while others read what it fetches, and a background refresh never has
-//! one. For followers see `followers`.
+//! one. Without a client an exchange ends as soon as its fetch is of no use: an endless response would keep it, its
+//! connection and its place at the upstream forever. For followers see `followers`.
 
 use std::sync::Arc;
 
+use breme_balance::UpstreamOutcome;
 use breme_cache::{
     Cache, CacheDecision, CacheStatus, CachedResponse, FailureInfo, FetchError, Follower, Forward, HeadAction, Now,
     Request, ResponseBody, Scheme, Waiter, Wakes,
@@ -28,12 +30,14 @@ use breme_http1::{FieldName, ResponseWriter};
 use breme_node::ShardId;
 use bytes::Bytes;
 
-use super::context::Context;
+use super::context::{Context, ShardState};
 use super::keys::{ClientKey, ExchangeKey};
 use super::log_entry::cache_status_text;
 use super::tables::{Client, Exchange};
+use crate::access_log::Completion;
 use crate::counters::RequestOutcome;
 use crate::failure::{Failure, SharedFailure};
+use crate::forwarded::{named_authorities, named_schemes};
 use crate::settings::Settings;
 use crate::shared_state::{Role, SharedState};
 use crate::upstream_request::{self, is_for_others};
@@ -48,8 +52,9 @@ impl Context<'_> {
         const PAST: CacheLookup = CacheLookup::Upstream { conditions: None };
         let shared = self.shared;
         let Some(cache) = &shared.cache else { return PAST };
-        let Some(request) = shared.cache_request(self.node.clients.get(client.index()), head) else { return PAST };
-        if shared.bypasses(head) {
+        let from = self.node.clients.get(client.index());
+        let Some(request) = shared.cache_request(from, head) else { return PAST };
+        if shared.bypasses(from, head) {
             self.set_fetch(key, Box::new(cache.bypass(&request)));
             return PAST;
         }
@@ -153,7 +158,11 @@ impl Context<'_> {
             HeadAction::Relay => {
                 self.record_cache_status(key, forward.cache_status(), 0);
                 self.set_fetch(key, forward);
-                HeadOutcome::Relay
+                let is_useless = head.has_content() && self.node.has_useless_fetch(key);
+                if is_useless {
+                    self.abandon_fetch(key, head.status);
+                }
+                if is_useless { HeadOutcome::Discard } else { HeadOutcome::Relay }
             }
             HeadAction::Replace(response) => {
                 if head.has_content() {
@@ -187,13 +196,29 @@ impl Context<'_> {
         added
     }
 
+    /// This ends an exchange without a client, if its fetch is of no use any more.
     pub(super) fn receive_cached_body(&mut self, key: ExchangeKey, bytes: &[u8]) {
-        let Some(Exchange { fetch: Some(forward), .. }) = self.node.exchanges.get_mut(key.index()) else { return };
+        let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
+        let (Some(forward), client, status) = (&mut exchange.fetch, exchange.client, exchange.status) else { return };
         if forward.wants_body() {
             let mut wakes = Wakes::new();
             forward.handle_body(bytes, &mut wakes);
             self.wake(wakes);
         }
+        if client.is_none() && self.node.has_useless_fetch(key) {
+            self.abandon_fetch(key, status);
+        }
+    }
+
+    /// Ends an exchange without a client, whose response has begun.
+    #[cold]
+    fn abandon_fetch(&mut self, key: ExchangeKey, status: u16) {
+        let Some(exchange) = self.exchange(key) else { return };
+        if let Some(latency) = exchange.upstream_duration {
+            // It did its part: the response is of no use, whatever follows.
+            self.report_outcome(key, UpstreamOutcome::Responded { status, latency });
+        }
+        self.end_exchange(key, Completion::ClientGone, false);
     }
 
     pub(super) fn complete_cached(&mut self, key: ExchangeKey) {
@@ -234,6 +259,17 @@ impl Context<'_> {
     }
 }
 
+impl ShardState {
+    /// Whether an exchange has no client, and nobody needs what it fetches.
+    fn has_useless_fetch(&self, key: ExchangeKey) -> bool {
+        let Some(Exchange { client: None, fetch: Some(forward), is_refresh, .. }) = self.exchanges.get(key.index())
+        else {
+            return false;
+        };
+        !forward.wants_body() || !(*is_refresh || forward.should_finish())
+    }
+}
+
 impl Exchange {
     /// The value of Cache-Status for a relayed response.
     pub(super) fn cache_status_value(&self, cache: &Cache) -> Option<Vec<u8>> {
@@ -265,19 +301,30 @@ impl Exchange {
     }
 }
 
-impl Role {
+impl SharedState {
     /// The scheme of the target: for a forward proxy as in the URL, for a reverse proxy that of the client's
-    /// connection.
-    pub(super) fn scheme_of(&self, target: Target<'_>, is_secured: bool) -> Scheme {
-        let is_https = match (self, target) {
-            (Self::Forward { .. }, Target::Absolute { scheme, .. }) => scheme.eq_ignore_ascii_case("https"),
-            _ => is_secured,
+    /// connection, or the one that a trusted client names.
+    pub(super) fn scheme_of(&self, client: Option<&Client>, head: &RequestHead<'_, '_>) -> Scheme {
+        let is_https = match (&self.role, head.target, client) {
+            (Role::Forward { .. }, Target::Absolute { scheme, .. }, _) => scheme.eq_ignore_ascii_case("https"),
+            (_, _, Some(client)) if client.state.is_trusted => {
+                let named = named_schemes(head.fields).next();
+                named.map_or(client.state.is_secured, |named| named.eq_ignore_ascii_case(b"https"))
+            }
+            (_, _, client) => client.is_some_and(|client| client.state.is_secured),
         };
         if is_https { Scheme::Https } else { Scheme::Http }
     }
-}
 
-impl SharedState {
+    /// Whether a trusted client names a scheme or an authority that is not in the key. The upstream is told these, so
+    /// its response may depend on them.
+    fn names_another_target(&self, client: &Client, head: &RequestHead<'_, '_>) -> bool {
+        let (scheme, authority) = (self.scheme_of(Some(client), head), head.authority.unwrap_or_default());
+        let is_other = |named: &[u8], own: &str| !named.eq_ignore_ascii_case(own.as_bytes());
+        named_schemes(head.fields).any(|named| is_other(named, scheme.as_str()))
+            || named_authorities(head.fields).any(|named| is_other(named, authority))
+    }
+
     /// Whether there is a cache. [Replayed requests](super::relay_replay) bypass it, so with a cache none are recorded.
     pub(super) fn has_cache(&self) -> bool {
         self.cache.is_some()
@@ -300,7 +347,7 @@ impl SharedState {
         }
         Some(Request {
             method: head.method,
-            scheme: self.role.scheme_of(head.target, client.is_some_and(|client| client.state.is_secured)),
+            scheme: self.scheme_of(client, head),
             authority: head.authority?,
             path,
             query,
@@ -310,9 +357,10 @@ impl SharedState {
         })
     }
 
-    /// Whether a configured header bypasses the cache.
-    fn bypasses(&self, head: &RequestHead<'_, '_>) -> bool {
+    /// Whether a configured header, or forwarding fields that are not in the key, bypass the cache.
+    fn bypasses(&self, client: Option<&Client>, head: &RequestHead<'_, '_>) -> bool {
         self.settings.cache_bypass_header.as_ref().is_some_and(|name| head.fields.first(name).is_some())
+            || client.is_some_and(|client| client.state.is_trusted && self.names_another_target(client, head))
     }
 }
 

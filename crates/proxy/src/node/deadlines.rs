@@ -1,6 +1,6 @@
 //! Deadlines of exchanges.
 
-use breme_balance::NoChoice;
+use breme_balance::{NoChoice, UpstreamOutcome};
 use breme_base::Instant;
 use breme_http::{Refusal, RefusalReason};
 use breme_node::Close;
@@ -83,6 +83,7 @@ impl Context<'_> {
         let client = exchange.client;
         let failure = match &exchange.stage {
             Stage::Tunnel { .. } => return self.end_tunnel(key, Close::Graceful),
+            _ if is_over && self.node.waits_for_client(exchange) => return self.time_client_out(key),
             _ if is_over => Failure::TotalTimeout,
             Stage::Pending { wait, .. } => match wait {
                 Wait::Resolving => Failure::Resolve(ResolveError::TimedOut),
@@ -104,9 +105,33 @@ impl Context<'_> {
         };
         self.fail(key, &failure);
     }
+
+    /// The total time has passed because of the client: that says nothing about the upstream.
+    fn time_client_out(&mut self, key: ExchangeKey) {
+        self.report_outcome(key, UpstreamOutcome::Abandoned);
+        let Some(exchange) = self.exchange(key) else { return };
+        match exchange.client.filter(|_| !exchange.content.is_complete) {
+            // RFC 9110, 15.5.9.
+            Some(client) => self.refuse(client, Refusal::new(RefusalReason::ReceiveTooSlow), b""),
+            None => self.fail(key, &Failure::TotalTimeout),
+        }
+    }
 }
 
 impl ShardState {
+    /// Whether the client must act next: send the rest of the request, or read.
+    fn waits_for_client(&self, exchange: &Exchange) -> bool {
+        match &exchange.stage {
+            Stage::Pending { wait: Wait::Requesting(attempt), .. } => {
+                !exchange.content.is_complete && !self.is_slow(attempt.upstream)
+            }
+            Stage::Discarding { .. } | Stage::Responding { .. } => {
+                !exchange.content.is_complete || self.client_is_slow(exchange)
+            }
+            Stage::Pending { .. } | Stage::Tunnel { .. } => false,
+        }
+    }
+
     /// Whether the client's send queue is long.
     pub(super) fn client_is_slow(&self, exchange: &Exchange) -> bool {
         let client = exchange.client.and_then(|client| self.clients.get(client.index()));

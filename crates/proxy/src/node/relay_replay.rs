@@ -19,6 +19,7 @@ use super::context::{Context, ShardState};
 use super::keys::{ClientKey, ExchangeKey, ReplayKey, UpstreamKey};
 use super::relay_replay_cache::RelayedRequest;
 use super::response::write_affinity;
+use super::reuse::Reuse;
 use super::route::joined_cookies;
 use super::stage::{PreparedRequest, Stage, Wait};
 use super::tables::Exchange;
@@ -104,6 +105,10 @@ impl Context<'_> {
             return;
         }
         let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
+        // All clients share the connections of replayed requests.
+        if exchange.reuse != Reuse::AnyClient {
+            return;
+        }
         let identity = &self.shared.settings.identity;
         let mut said = Vec::new();
         let client_info =

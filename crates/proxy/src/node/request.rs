@@ -34,8 +34,7 @@ impl Context<'_> {
         let mut exchange = self.new_exchange(Some(client_key), head);
         exchange.content = RequestContent::new(self.now, head);
         let shared = self.shared;
-        let is_trusted = self.client(client_key).is_some_and(|client| client.state.is_trusted);
-        exchange.reuse = Reuse::after(head, !is_trusted && !shared.has_cache());
+        exchange.reuse = Reuse::after(head, self.is_private(client_key));
         let logged_request = |is_trusted| LoggedRequest::new(head, shared.forwarded_client(is_trusted, head.fields));
         exchange.log_entry = self.log_entry_of(client_key, logged_request);
         let key = self.add_exchange(exchange);
@@ -45,6 +44,12 @@ impl Context<'_> {
             self.node.server.timers.clear(client.id.key());
         }
         key
+    }
+
+    /// Whether what a client sends and gets is for it alone: it is no proxy, and responses are not cached.
+    pub(super) fn is_private(&self, client: ClientKey) -> bool {
+        let client = self.node.clients.get(client.index());
+        client.is_some_and(|client| !client.state.is_trusted) && !self.shared.has_cache()
     }
 
     fn new_exchange(&mut self, client: Option<ClientKey>, head: &RequestHead<'_, '_>) -> Exchange {
@@ -158,7 +163,9 @@ impl Context<'_> {
         fetch: Box<Forward>,
     ) {
         let mut exchange = self.new_exchange(None, head);
+        exchange.reuse = Reuse::after(head, false);
         exchange.fetch = Some(fetch);
+        exchange.is_refresh = true;
         let key = self.add_exchange(exchange);
         let gone = match self
             .check_request(key, head)
@@ -188,7 +195,7 @@ impl Context<'_> {
         let accepts_trailers =
             self.node.exchanges.get(key.index()).is_some_and(|exchange| exchange.request_info.accepts_trailers);
         // The cache key contains the normalised authority, so the upstream must see the same.
-        let scheme = self.shared.role.scheme_of(head.target, client.state.is_secured);
+        let scheme = self.shared.scheme_of(Some(client), head);
         let normalised =
             head.authority.filter(|_| self.shared.has_cache()).map(|authority| normalise_authority(scheme, authority));
         let requested_authority = normalised.as_deref().or(head.authority);
@@ -197,8 +204,8 @@ impl Context<'_> {
             Role::Reverse { host: HostRule::Upstream, .. } => None,
             Role::Reverse { host: HostRule::Keep, .. } | Role::Forward { .. } => requested_authority,
         };
-        // What the upstream gets must follow from the key: for a forward proxy that contains the scheme of the URL,
-        // however the proxy was reached.
+        // What the upstream gets must follow from the key: that contains the scheme of the URL, or the one that a
+        // trusted proxy names, however this proxy was reached.
         let is_secured = scheme == Scheme::Https;
         let client = ClientInfo { address: &client.state.address, is_secured, is_trusted: client.state.is_trusted };
         let with_upgrade = self.shared.settings.upgrades && head.requests_upgrade && !offers_http2(head.fields);

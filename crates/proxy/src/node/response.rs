@@ -77,6 +77,7 @@ impl Context<'_> {
         match upstream.http.receive(input, ended, limits, &mut storage) {
             Ok(ClientProgress::NeedMore { taken }) => ResponseStep::Wait(taken),
             Ok(ClientProgress::Content { bytes, taken }) => {
+                // This may end the exchange; then nothing is relayed, and the next step finds no connection.
                 self.receive_cached_body(exchange_key, bytes);
                 self.relay_body(exchange_key, bytes);
                 ResponseStep::Taken(taken)
@@ -130,6 +131,9 @@ impl Context<'_> {
     /// `bytes` are those of the head.
     fn relay_head(&mut self, upstream: UpstreamKey, key: ExchangeKey, head: &ResponseHead<'_, '_>, bytes: &[u8]) {
         let now = self.now;
+        if head.status == 401 {
+            self.restrict_reuse(key, head);
+        }
         let Some(exchange) = self.exchange(key) else { return };
         let Some(attempt) = exchange.stage.attempt() else { return };
         let duration = now.since(attempt.sent);
@@ -180,6 +184,15 @@ impl Context<'_> {
         });
         if let (Some(replay), Some(client)) = (new_entry, client) {
             self.record_response(upstream, replay, (client, start), head, bytes, set_affinity.as_deref());
+        }
+    }
+
+    /// The upstream may authenticate the connection instead of each request.
+    fn restrict_reuse(&mut self, key: ExchangeKey, head: &ResponseHead<'_, '_>) {
+        let client = self.node.client_of(key);
+        let is_private = client.is_some_and(|client| self.is_private(client));
+        if let Some(exchange) = self.exchange(key) {
+            exchange.reuse = exchange.reuse.after_response(head, is_private);
         }
     }
 

@@ -97,6 +97,8 @@ pub(crate) struct Exchange {
     pub(crate) sent_bytes: u64,
     /// The cache's part in it, from the lookup to the end of the response or a failure.
     pub(crate) fetch: Option<Box<Forward>>,
+    /// A fetch for the cache alone: it never had a client.
+    pub(crate) is_refresh: bool,
     /// The source of the response.
     pub(crate) source: RequestOutcome,
     pub(crate) log_entry: Option<Box<LogEntry>>,
@@ -223,6 +225,7 @@ impl Exchange {
             received_bytes: 0,
             sent_bytes: 0,
             fetch: None,
+            is_refresh: false,
             source: RequestOutcome::Relayed,
             log_entry: None,
         }
