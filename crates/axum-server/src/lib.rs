@@ -1,6 +1,8 @@
 //! The server of axum applications: HTTP/1.1 by hyper, with or without TLS. Connections, heads and times are limited,
 //! and a stopped server completes the requests in progress.
 
+mod send_timeout;
+
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -19,6 +21,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use rustls::ServerConfig;
+use send_timeout::SendTimeout;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -227,7 +230,8 @@ struct AcceptedConnection<A> {
 
 impl<A: Application> AcceptedConnection<A> {
     /// Errors of a connection are its client's and are not reported.
-    async fn serve(self, stream: TcpStream, tls: Option<TlsAcceptor>, handshake_timeout: Duration) {
+    async fn serve(self, stream: impl Stream + 'static, tls: Option<TlsAcceptor>, handshake_timeout: Duration) {
+        let stream = SendTimeout::new(stream);
         let stream: Box<dyn Stream> = match tls {
             None => Box::new(stream),
             Some(tls) => match timeout(handshake_timeout, tls.accept(stream)).await {
@@ -261,7 +265,10 @@ fn service(
 mod tests {
     use std::io::{Read, Write};
 
+    use tokio::io::AsyncWriteExt;
+
     use super::*;
+    use crate::send_timeout::SEND_TIMEOUT;
 
     #[derive(Clone)]
     struct Greeting;
@@ -270,6 +277,25 @@ mod tests {
         async fn respond(&self, _: Request<Incoming>, _: IpAddr) -> Response {
             Response::new("good morning".into())
         }
+    }
+
+    /// The connection of a client that never reads a response longer than all buffers.
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_ends_when_its_client_reads_nothing() {
+        let long = Router::new().fallback(async || vec![0; 1 << 20]);
+        let (mut client, server) = tokio::io::duplex(1024);
+        client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+        let permits = Arc::new(Semaphore::new(1));
+        let connection = AcceptedConnection {
+            http: http1::Builder::new(),
+            application: long,
+            peer: IpAddr::from([127, 0, 0, 1]),
+            watcher: None,
+            permit: Arc::clone(&permits).try_acquire_owned().unwrap(),
+        };
+        let end = timeout(10 * SEND_TIMEOUT, connection.serve(server, None, SEND_TIMEOUT)).await;
+        assert!(end.is_ok() && permits.available_permits() == 1);
+        drop(client);
     }
 
     #[test]

@@ -63,7 +63,7 @@ fn run_server(args: &ServeArgs, runtime: &Runtime) -> Result<(), Failure> {
     let has_accounts = runtime.block_on(accounts::exist(&*database)).map_err(Failure::run)?;
     let settings = settings::settings(args, &places, has_accounts)?;
     if let Some(notice) = settings::notice(&settings) {
-        eprintln!("breme wiki: {notice}");
+        breme_base::error_line!("breme wiki: {notice}");
     }
     let limits = args.limits()?;
 
@@ -74,7 +74,7 @@ fn run_server(args: &ServeArgs, runtime: &Runtime) -> Result<(), Failure> {
     runtime.block_on(edges.run(&database)).map_err(Failure::run)?;
     runtime.spawn(clean(Arc::clone(&database)));
     let wiki = Arc::new(Wiki::new(Arc::clone(&database), settings, edges));
-    runtime.block_on(wiki.purge_earlier_templates()).map_err(Failure::run)?;
+    runtime.block_on(wiki.purge_earlier_responses()).map_err(Failure::run)?;
     let readiness = Readiness::default();
     runtime.spawn(watch(database, Arc::clone(&wiki), readiness.clone()));
 
@@ -91,7 +91,7 @@ fn run_server(args: &ServeArgs, runtime: &Runtime) -> Result<(), Failure> {
     let is_complete = runtime.block_on(serve(listeners, Application::new(wiki), limits, end));
     admin.into_iter().for_each(Admin::end);
     if !is_complete {
-        eprintln!("breme wiki: some requests were aborted after --drain-timeout");
+        breme_base::error_line!("breme wiki: some requests were aborted after --drain-timeout");
     }
     Ok(())
 }
@@ -99,7 +99,7 @@ fn run_server(args: &ServeArgs, runtime: &Runtime) -> Result<(), Failure> {
 async fn clean(database: Arc<dyn Database>) {
     loop {
         if let Err(error) = accounts::remove_expired_sessions(&*database).await {
-            eprintln!("breme wiki: {error}");
+            breme_base::error_line!("breme wiki: {error}");
         }
         tokio::time::sleep(CLEAN_EVERY).await;
     }
@@ -115,15 +115,17 @@ async fn watch(database: Arc<dyn Database>, wiki: Arc<Wiki>, readiness: Readines
             Err(_) => Some(format!("the database does not respond within {WATCH_TIMEOUT:?}")),
         };
         match &lack {
-            Some(reason) if !is_lost => eprintln!("breme wiki: {reason}; /ready returns 503 until it is back"),
-            None if is_lost => eprintln!("breme wiki: the database is back"),
+            Some(reason) if !is_lost => {
+                breme_base::error_line!("breme wiki: {reason}; /ready returns 503 until it is back");
+            }
+            None if is_lost => breme_base::error_line!("breme wiki: the database is back"),
             _ => {}
         }
         is_lost = lack.is_some();
         readiness.set_lack(lack);
         // A failure is reported above, or at the next request.
         if !is_lost && wiki.look_for_accounts().await.unwrap_or(false) && wiki.is_for_members() {
-            eprintln!("breme wiki: accounts exist now: only accounts and API tokens may change pages");
+            breme_base::error_line!("breme wiki: accounts exist now: only accounts and API tokens may change pages");
         }
         tokio::time::sleep(WATCH_EVERY).await;
     }

@@ -20,6 +20,8 @@ pub struct DatabaseError {
 pub enum WriteError {
     /// Its condition did not hold: the current state of the name.
     Conflict(Found),
+    /// The condition on its attachment did not hold.
+    FileConflict,
     /// There is no such page or attachment.
     Missing,
     NameTaken,

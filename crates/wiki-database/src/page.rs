@@ -114,6 +114,31 @@ pub enum Condition {
     Revision(u64),
 }
 
+/// The condition of a change to an attachment. It is checked in the write's transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FileCondition {
+    /// None: the last change wins.
+    Any,
+    /// The page has no attachment of that name (`If-None-Match: *`).
+    Absent,
+    /// The page has an attachment of that name (`If-Match: *`).
+    Present,
+    /// The digest of the attachment begins with one of these texts (`If-Match`).
+    Digests(Vec<String>),
+}
+
+impl FileCondition {
+    /// Whether an attachment with that digest may be changed; `None` if there is no attachment.
+    pub(crate) fn holds(&self, digest: Option<&str>) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Absent => digest.is_none(),
+            Self::Present => digest.is_some(),
+            Self::Digests(all) => digest.is_some_and(|digest| all.iter().any(|one| digest.starts_with(one))),
+        }
+    }
+}
+
 /// A write to one page.
 #[derive(Clone, Debug)]
 pub struct Write {
@@ -143,6 +168,7 @@ pub enum WriteAction {
     /// Adds an attachment to the page, or replaces the one of that name. Creates no revision.
     Attach {
         file: Name,
+        condition: FileCondition,
         media_type: String,
         /// The content.
         bytes: Bytes,
@@ -151,7 +177,22 @@ pub enum WriteAction {
     Detach {
         /// Name of the attachment.
         file: Name,
+        condition: FileCondition,
     },
+}
+
+impl WriteAction {
+    /// The attachment that it changes under a condition.
+    pub(crate) fn conditional_file(&self) -> Option<(&Name, &FileCondition)> {
+        match self {
+            Self::Attach { file, condition, .. } | Self::Detach { file, condition }
+                if *condition != FileCondition::Any =>
+            {
+                Some((file, condition))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// A durable write.

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use breme_wiki_database::name::{Name, NameError};
-use breme_wiki_database::page::{Condition, Found, Write, WriteAction};
+use breme_wiki_database::page::{Condition, FileCondition, Found, Write, WriteAction};
 use breme_wiki_database::{Database, DatabaseError};
 use thiserror::Error;
 
@@ -120,7 +120,8 @@ pub async fn import(database: &dyn Database, folder: &Path) -> Result<Copied, Fo
     };
     let read_attachment = |(name, file, path): (Name, Name, PathBuf)| {
         let bytes = fs::read(&path).map_err(at(&path))?.into();
-        Ok(write(name, WriteAction::Attach { media_type: media_type(&file).to_owned(), file, bytes }))
+        let (condition, media_type) = (FileCondition::Any, media_type(&file).to_owned());
+        Ok(write(name, WriteAction::Attach { file, condition, media_type, bytes }))
     };
     // Attachments need their page.
     Ok(Copied {

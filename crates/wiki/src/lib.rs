@@ -11,6 +11,9 @@
 //! | [`settings`] | the operator's settings |
 //! | [`calendar`] | instants as dates |
 
+// `eprintln!` panics if the log cannot be written: `breme_base::error_line!` does not.
+#![cfg_attr(not(test), warn(clippy::print_stderr))]
+
 pub mod accounts;
 pub mod calendar;
 mod fields;

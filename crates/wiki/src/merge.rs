@@ -1,8 +1,10 @@
 //! Differences between texts, and three-way merges.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use breme_wiki_database::page::{Content, Fields};
 use similar::{ChangeTag, TextDiff};
 
 /// Texts with more lines than this in total are not merged: the work can grow with the square of the lines.
@@ -14,7 +16,67 @@ const DIFF_TIME_MAX: Duration = Duration::from_millis(500);
 /// Unchanged lines shown around each change.
 const CONTEXT_LINES: usize = 3;
 
-/// The result of a three-way merge.
+/// The result of a three-way merge of two contents of a page.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ContentMerge {
+    pub text: Merge,
+    pub fields: FieldsMerge,
+}
+
+impl ContentMerge {
+    /// Merges `ours` into `theirs`, both made from `base`.
+    #[must_use]
+    pub fn new(base: &Content, ours: &Content, theirs: &Content) -> Self {
+        Self {
+            text: merge(&base.text, &ours.text, &theirs.text),
+            fields: merge_fields(&base.fields, &ours.fields, &theirs.fields),
+        }
+    }
+
+    /// Ours alone, if the page does not exist any more.
+    #[must_use]
+    pub fn ours(content: &Content) -> Self {
+        let text = Merge { is_clean: true, text: content.text.clone() };
+        Self { text, fields: FieldsMerge { fields: content.fields.clone(), conflicts: Vec::new() } }
+    }
+
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.text.is_clean && self.fields.conflicts.is_empty()
+    }
+}
+
+/// The result of a three-way merge of fields.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FieldsMerge {
+    pub fields: Fields,
+    /// The keys that both sides changed differently.
+    pub conflicts: Vec<String>,
+}
+
+/// Merges `ours` into `theirs` by key, both made from `base`. In a conflict, our value remains, or theirs if we removed
+/// the key: no value is lost unseen.
+#[must_use]
+pub fn merge_fields(base: &Fields, ours: &Fields, theirs: &Fields) -> FieldsMerge {
+    let keys: BTreeSet<&String> = [base, ours, theirs].into_iter().flat_map(Fields::keys).collect();
+    let mut merge = FieldsMerge { fields: Fields::new(), conflicts: Vec::new() };
+    for key in keys {
+        let (base, ours, theirs) = (base.get(key), ours.get(key), theirs.get(key));
+        let value = match (ours == base, theirs == base) {
+            (true, _) => theirs,
+            (false, true) => ours,
+            (false, false) if ours == theirs => ours,
+            (false, false) => {
+                merge.conflicts.push(key.clone());
+                ours.or(theirs)
+            }
+        };
+        merge.fields.extend(value.map(|value| (key.clone(), value.clone())));
+    }
+    merge
+}
+
+/// The result of a three-way merge of texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Merge {
     /// Whether both sides changed different places. If not, the text contains conflict markers.
@@ -120,6 +182,8 @@ fn line(tag: ChangeTag, (old, new): (Option<usize>, Option<usize>), mut pieces: 
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -140,6 +204,22 @@ mod tests {
         let long = "x\n".repeat(MERGE_LINES_MAX);
         let merged = merge(&long, "ours", "theirs");
         assert!(!merged.is_clean && merged.text.contains("ours") && merged.text.contains("theirs"));
+    }
+
+    #[test]
+    fn fields_are_merged_by_key() {
+        let fields = |mut value: serde_json::Value| std::mem::take(value.as_object_mut().unwrap());
+        let base = fields(json!({"a": 1, "b": 1, "c": 1, "d": 1, "same": 1}));
+        let ours = fields(json!({"a": 2, "b": 1, "d": 1, "same": 2, "ours": null}));
+        let theirs = fields(json!({"a": 1, "b": 2, "c": 1, "same": 2, "theirs": [1]}));
+        let merged = merge_fields(&base, &ours, &theirs);
+        assert_eq!(merged.fields, fields(json!({"a": 2, "b": 2, "same": 2, "ours": null, "theirs": [1]})));
+        assert_eq!(merged.conflicts, Vec::<String>::new());
+        let ours = fields(json!({"a": 2, "c": 1, "d": 1, "same": 1, "new": 1}));
+        let theirs = fields(json!({"a": 3, "b": 2, "c": 1, "same": 1, "new": 2}));
+        let merged = merge_fields(&base, &ours, &theirs);
+        assert_eq!(merged.fields, fields(json!({"a": 2, "b": 2, "c": 1, "same": 1, "new": 1})));
+        assert_eq!(merged.conflicts, ["a", "b", "new"]);
     }
 
     #[test]

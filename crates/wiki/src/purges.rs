@@ -185,7 +185,7 @@ impl Edges {
                 }
                 Err(PurgeFailure::Database(error)) => {
                     // Not the edge's fault; writers wait for it as soon as there are changes again.
-                    eprintln!("breme wiki: {error}");
+                    breme_base::error_line!("breme wiki: {error}");
                     let _ = timeout(LOOK_EVERY, lane.wake.notified()).await;
                 }
                 Err(PurgeFailure::Edge(error)) => {
@@ -236,8 +236,10 @@ impl Lane {
         }
         let authority = &self.edge.authority;
         match is_live {
-            true => eprintln!("breme wiki: edge {authority} is back and has all purges"),
-            false => eprintln!("breme wiki: edge {authority} counts as dead: {reason}; its purges are queued"),
+            true => breme_base::error_line!("breme wiki: edge {authority} is back and has all purges"),
+            false => {
+                breme_base::error_line!("breme wiki: edge {authority} counts as dead: {reason}; its purges are queued");
+            }
         }
     }
 }

@@ -27,7 +27,7 @@ pub struct Settings {
     pub attachment_bytes_max: usize,
     /// Memory for rendered pages, in bytes.
     pub rendered_bytes_max: u64,
-    /// Changes per minute and address.
+    /// Changes per minute per client address.
     pub writes_per_minute: u32,
     /// Caches purged after each change.
     pub edges: Vec<Edge>,

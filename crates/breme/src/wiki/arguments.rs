@@ -142,7 +142,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = units::memory, help_heading = LIMITS)]
     pub max_attachment: usize,
 
-    /// Maximum number of changes per minute and client address; more get 429
+    /// Maximum number of changes per minute per client address; more get 429
     #[arg(long, value_name = "N", default_value = "600", value_parser = breme_command::server::whole::<u32>, help_heading = LIMITS)]
     pub write_rate: u32,
 

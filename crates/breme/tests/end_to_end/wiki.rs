@@ -273,6 +273,25 @@ fn links_and_lists_change_with_the_pages_that_they_show() {
     assert!(cached.hits() == 0 && read("/pages").contains(">A<") && cached.hits() == 1);
 }
 
+/// `/wiki/A.md` shows the page of that name, or else the page `A` as Markdown.
+#[test]
+fn an_address_with_a_suffix_changes_with_both_pages() {
+    let cached = Cached::start(&["--wait-for-edges", "--edge-timeout", "120s"]);
+    let (direct, through) = (cached.wiki.site.address, cached.proxy.address);
+    let read = |path: &str| {
+        let answer = send(through, "GET", path, &["Accept: text/html"], "");
+        (answer.status, String::from_utf8(answer.content).unwrap())
+    };
+    assert_eq!(read("/wiki/A.md").0, 404);
+    put(direct, "A", "[[B]]");
+    assert_eq!(read("/wiki/A.md"), (200, "[[B]]".to_owned()));
+    assert!(read("/wiki/A/revisions/1").1.contains("class=\"missing\""));
+    put(direct, "B", "");
+    assert!(!read("/wiki/A/revisions/1").1.contains("class=\"missing\""));
+    put(direct, "A.md", "own");
+    assert!(read("/wiki/A.md").1.contains("<p>own</p>"));
+}
+
 /// A frozen edge delays no writer for longer than its time limit, and gets the missed purges when it thaws.
 #[test]
 fn an_edge_that_was_frozen_gets_the_purges_that_it_missed() {
@@ -311,5 +330,8 @@ fn a_conflict_has_the_merge_of_both_texts() {
     assert_eq!(send(address, "PUT", "/wiki/A", &[&condition], "one\n2\n3\n").status, 200);
     let conflict = send(address, "PUT", "/wiki/A", &[&condition], "1\n2\nthree\n");
     let answer: Value = serde_json::from_slice(&conflict.content).unwrap();
-    assert_eq!((conflict.status, &answer["merge"]), (412, &json!({"clean": true, "text": "one\n2\nthree\n"})));
+    assert_eq!(
+        (conflict.status, &answer["merge"]),
+        (412, &json!({"clean": true, "text": "one\n2\nthree\n", "fields": {}}))
+    );
 }

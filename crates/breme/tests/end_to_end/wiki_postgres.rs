@@ -35,7 +35,10 @@ fn a_wiki_over_postgres_outlives_its_program() {
     assert_eq!(send(address, "PUT", "/wiki/%C5%BDale", &[&condition], "one\n2\n3\n").status, 200);
     let conflict = send(address, "PUT", "/wiki/%C5%BDale", &[&condition], "1\n2\nthree\n");
     let answer: Value = serde_json::from_slice(&conflict.content).unwrap();
-    assert_eq!((conflict.status, &answer["merge"]), (412, &json!({"clean": true, "text": "one\n2\nthree\n"})));
+    assert_eq!(
+        (conflict.status, &answer["merge"]),
+        (412, &json!({"clean": true, "text": "one\n2\nthree\n", "fields": {}}))
+    );
 
     assert!(read(address, "/search?q=castles+%C5%BEal", "text/html").contains("Nothing was found"));
     assert!(read(address, "/search?q=castle", "text/html").contains("<mark>castle</mark>"));

@@ -118,12 +118,17 @@ impl<'a> Batch<'a> {
             return self.save(write, content, links, indexed, state.as_ref()).await.map(Ok);
         }
         let Some(state) = state.filter(|state| state.is_live) else { return Ok(Err(WriteError::Missing)) };
+        if let Some((file, condition)) = write.action.conditional_file()
+            && !condition.holds(self.attachment_digest(state.id, file).await?.as_deref())
+        {
+            return Ok(Err(WriteError::FileConflict));
+        }
         match (&write.action, &prepared.derived) {
             (WriteAction::Rename { to }, _) => self.rename(write, to, &state).await,
-            (WriteAction::Attach { file, media_type, bytes }, Derived::Attached { digest }) => {
+            (WriteAction::Attach { file, media_type, bytes, .. }, Derived::Attached { digest }) => {
                 self.attach(write, &state, file, media_type, bytes, digest).await.map(Ok)
             }
-            (WriteAction::Detach { file }, _) => self.detach(write, &state, file).await,
+            (WriteAction::Detach { file, .. }, _) => self.detach(write, &state, file).await,
             _ => self.delete(write, &state).await.map(Ok),
         }
     }
@@ -264,6 +269,11 @@ impl<'a> Batch<'a> {
             return Ok(Err(WriteError::Missing));
         }
         Ok(Ok(self.effects.attachment(self.sequence, write, state)))
+    }
+
+    async fn attachment_digest(&self, page: i64, file: &Name) -> Result<Option<String>, Error> {
+        let sql = "SELECT digest FROM wiki.attachments WHERE page = $1 AND file = $2";
+        Ok(self.rows(sql, &[&page, &file.as_str()]).await?.first().map(|row| row.get(0)))
     }
 
     /// Returns whether the page had the attachment.

@@ -178,16 +178,21 @@ impl<'a> Batch<'a> {
             return self.save(write, content, links, indexed, state.as_ref()).map(Ok);
         }
         let Some(state) = state.filter(|state| state.is_live) else { return Ok(Err(WriteError::Missing)) };
+        if let Some((file, condition)) = write.action.conditional_file()
+            && !condition.holds(self.attachment_digest(state.id, file)?.as_deref())
+        {
+            return Ok(Err(WriteError::FileConflict));
+        }
         if matches!(write.action, WriteAction::Delete | WriteAction::Rename { .. }) {
             // These change existing links.
             self.insert_pending()?;
         }
         match (&write.action, &prepared.derived) {
             (WriteAction::Rename { to }, _) => self.rename(write, to, &state),
-            (WriteAction::Attach { file, media_type, bytes }, Derived::Attached { digest }) => {
+            (WriteAction::Attach { file, media_type, bytes, .. }, Derived::Attached { digest }) => {
                 self.attach(write, &state, file, media_type, bytes, digest).map(Ok)
             }
-            (WriteAction::Detach { file }, _) => self.detach(write, &state, file),
+            (WriteAction::Detach { file, .. }, _) => self.detach(write, &state, file),
             _ => self.delete(write, &state).map(Ok),
         }
     }
@@ -350,6 +355,12 @@ impl<'a> Batch<'a> {
             return Ok(Err(WriteError::Missing));
         }
         Ok(Ok(self.effects.attachment(self.sequence, write, state)))
+    }
+
+    fn attachment_digest(&self, page: i64, file: &Name) -> rusqlite::Result<Option<String>> {
+        let sql = "SELECT digest FROM attachments WHERE page = ?1 AND file = ?2";
+        let digests: Vec<String> = rows(self.connection, sql, params![page, file.as_str()], |row| row.get(0))?;
+        Ok(digests.into_iter().next())
     }
 
     /// Returns whether the page had the attachment.

@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use breme_wiki_database::page::{ChangeKind, Condition, Found, Match, Page, Write};
+use breme_wiki_database::page::{ChangeKind, Condition, FileCondition, Found, Match, Page, Write};
 use breme_wiki_database::{Database, PURGES_QUEUED_MAX, RESULTS_MAX, WriteError, keys};
 use serde_json::json;
 
-use crate::write::{LINKED, attach, delete, detach, linked_writes, name, names, only, rename, save, save_fields};
+use crate::write::{
+    LINKED, attach, delete, detach, linked_writes, name, names, only, only_file, rename, save, save_fields,
+};
 
 type Shared = Arc<dyn Database>;
 
@@ -51,6 +53,7 @@ cases!(
     fields_are_found_by_path_and_value,
     hostile_queries_are_only_text,
     attachments_are_kept_once,
+    conditions_on_attachments_decide_in_the_transaction,
     an_edge_receives_each_purge_until_it_confirms,
     edges_have_queues_of_their_own,
     an_edge_too_far_behind_purges_everything,
@@ -503,6 +506,29 @@ async fn attachments_are_kept_once(database: Shared) {
     // Bytes without an attachment would be an error.
     assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
     assert_eq!(page(&database, "A").await.revision, 1);
+}
+
+async fn conditions_on_attachments_decide_in_the_transaction(database: Shared) {
+    written(&database, save("A", "")).await;
+    let digest = "0967115f2813a3541eaef77de9d9d5773f1c0c04314b0bbfe4ff3b3b1c55b5d5";
+    let digests = |all: &[&str]| FileCondition::Digests(all.iter().map(|&one| one.to_owned()).collect());
+    let refuses = async |condition: FileCondition| {
+        for write in [attach("A", "f", b"x"), detach("A", "f")] {
+            let refused = database.write(only_file(condition.clone(), write)).await;
+            assert!(matches!(refused, Err(WriteError::FileConflict)), "{condition:?}: {refused:?}");
+        }
+    };
+    refuses(FileCondition::Present).await;
+    refuses(digests(&[digest])).await;
+    written(&database, only_file(FileCondition::Absent, attach("A", "f", b"same"))).await;
+    refuses(FileCondition::Absent).await;
+    refuses(digests(&[])).await;
+    refuses(digests(&["1967115f"])).await;
+    written(&database, only_file(digests(&["1967115f", &digest[..32]]), attach("A", "f", b"other"))).await;
+    refuses(digests(&[digest])).await;
+    written(&database, only_file(FileCondition::Present, detach("A", "f"))).await;
+    let missing = database.write(only_file(FileCondition::Absent, attach("No", "f", b""))).await;
+    assert!(matches!(missing, Err(WriteError::Missing)), "{missing:?}");
 }
 
 async fn set_edges(database: &Shared, edges: &[&str]) {

@@ -1,7 +1,7 @@
 //! Writes for the cases.
 
 use breme_wiki_database::name::Name;
-use breme_wiki_database::page::{Condition, Content, Write, WriteAction};
+use breme_wiki_database::page::{Condition, Content, FileCondition, Write, WriteAction};
 use serde_json::Value;
 
 pub(crate) fn name(text: &str) -> Name {
@@ -37,11 +37,21 @@ pub(crate) fn rename(page: &str, to: &str) -> Write {
 
 pub(crate) fn attach(page: &str, file: &str, bytes: &'static [u8]) -> Write {
     let media_type = String::from("text/plain");
-    write(page, WriteAction::Attach { file: name(file), media_type, bytes: bytes.into() })
+    let condition = FileCondition::Any;
+    write(page, WriteAction::Attach { file: name(file), condition, media_type, bytes: bytes.into() })
 }
 
 pub(crate) fn detach(page: &str, file: &str) -> Write {
-    write(page, WriteAction::Detach { file: name(file) })
+    write(page, WriteAction::Detach { file: name(file), condition: FileCondition::Any })
+}
+
+/// The write under a condition on its attachment.
+pub(crate) fn only_file(required: FileCondition, mut write: Write) -> Write {
+    match &mut write.action {
+        WriteAction::Attach { condition, .. } | WriteAction::Detach { condition, .. } => *condition = required,
+        other => panic!("{other:?} changes no attachment"),
+    }
+    write
 }
 
 /// The write under a condition.

@@ -1,12 +1,12 @@
 //! Forms that change a page, and conflicts.
 
 use breme_wiki_database::name::{NAME_BYTES_MAX, Name};
-use breme_wiki_database::page::{Found, Page};
+use breme_wiki_database::page::{Content, Found, Page};
 use maud::{Markup, PreEscaped, html};
 
 use super::frame::{Frame, Tab, document, heading, link, plain_heading};
 use crate::fields::to_lines;
-use crate::merge::Merge;
+use crate::merge::ContentMerge;
 use crate::paths;
 use crate::render::Rendered;
 use crate::web::submission::Submission;
@@ -26,22 +26,22 @@ pub(crate) fn edit(frame: &Frame<'_>, name: &Name, submission: &Submission, prev
                 article.text dir="auto" { (PreEscaped(&rendered.html)) }
             }
         }
-        (form(frame, name, submission, &submission.content.text, submission.base))
+        (form(frame, name, submission))
     };
     document(frame, &format!("Edit {name}"), &main)
 }
 
-fn form(frame: &Frame<'_>, name: &Name, submission: &Submission, text: &str, base: Option<u64>) -> Markup {
+fn form(frame: &Frame<'_>, name: &Name, submission: &Submission) -> Markup {
     html! {
         form.edit #edit method="post" action=(paths::page(name)) data-name=(name) {
-            @if let Some(base) = base {
+            @if let Some(base) = submission.base {
                 input type="hidden" name="base" value=(base);
             }
             div.columns {
                 div.column {
                     label for="text" { "Text " span.hint { "(Markdown)" } }
                     // The first line break in a textarea is dropped.
-                    textarea #text name="text" rows="24" dir="auto" spellcheck="true" aria-describedby="syntax" { "\n" (text) }
+                    textarea #text name="text" rows="24" dir="auto" spellcheck="true" aria-describedby="syntax" { "\n" (submission.content.text) }
                 }
                 div.column.live hidden {
                     p.label #live-heading { "Preview" }
@@ -98,40 +98,77 @@ pub(crate) fn conflict(
     name: &Name,
     found: &Found,
     submission: &Submission,
-    merge: &Merge,
+    merge: &ContentMerge,
 ) -> String {
     let (base, theirs) = match found {
         Found::Page(page) => (page.revision, Some(page)),
         _ => (0, None),
     };
+    let fields = &merge.fields.fields;
+    let next = Submission {
+        content: Content { text: merge.text.text.clone(), fields: fields.clone(), redirect: None },
+        field_lines: to_lines(fields),
+        base: Some(base),
+        ..submission.clone()
+    };
     let main = html! {
         (heading(frame, name, "edit conflict", Tab::Edit))
         div.notice.error role="alert" {
-            @match (theirs, merge.is_clean) {
-                (None, _) => p { "Somebody deleted this page while you were editing it. Your text is below; save it to create the page again." },
-                (Some(_), true) => p { "Somebody saved this page while you were editing it. The changes are at different places, and the text below has both. Please check it, then save." },
-                (Some(_), false) => p { "Somebody saved this page while you were editing it, and changed the same lines. Both are below, between " code { "<<<<<<<" } " and " code { ">>>>>>>" } ". Please choose, remove the markers, then save." },
+            @match theirs {
+                None => p { "Somebody deleted this page while you were editing it. Your text is below; save it to create the page again." },
+                Some(_) => (merged(merge)),
             }
             p { strong { "Your changes are not saved yet." } }
         }
-        (form(frame, name, submission, &merge.text, Some(base)))
+        (form(frame, name, &next))
         section.versions aria-label="Both texts" {
             details {
                 summary { "Your text" }
-                pre tabindex="0" dir="auto" { (submission.content.text) }
+                (text_and_fields(&submission.content))
             }
             @if let Some(page) = theirs {
                 details {
                     summary { "The saved text (revision " (page.revision) ")" }
-                    pre tabindex="0" dir="auto" { (page.content.text) }
-                    @if !page.content.fields.is_empty() {
-                        pre tabindex="0" dir="auto" { (to_lines(&page.content.fields)) }
-                    }
+                    (text_and_fields(&page.content))
                 }
             }
         }
     };
     document(frame, &format!("Edit conflict: {name}"), &main)
+}
+
+fn merged(merge: &ContentMerge) -> Markup {
+    html! {
+        p {
+            "Somebody saved this page while you were editing it"
+            @if !merge.text.is_clean {
+                ", and changed the same lines. Both are below, between " code { "<<<<<<<" } " and " code { ">>>>>>>" } ". Please choose, remove the markers, then save."
+            } @else if merge.is_clean() {
+                ". The changes are at different places, and the text below has both. Please check it, then save."
+            } @else {
+                ", and changed the same fields."
+            }
+        }
+        @if !merge.fields.conflicts.is_empty() {
+            p {
+                "Both of you changed the fields "
+                @for (index, key) in merge.fields.conflicts.iter().enumerate() {
+                    @if index > 0 { ", " }
+                    code dir="auto" { (key) }
+                }
+                ". Below are your values; those of the saved text are shown after the form. Please choose, then save."
+            }
+        }
+    }
+}
+
+fn text_and_fields(content: &Content) -> Markup {
+    html! {
+        pre tabindex="0" dir="auto" { (content.text) }
+        @if !content.fields.is_empty() {
+            pre tabindex="0" dir="auto" { (to_lines(&content.fields)) }
+        }
+    }
 }
 
 pub(crate) fn new_page(frame: &Frame<'_>) -> String {

@@ -319,6 +319,7 @@ pub(crate) fn files(frame: &Frame<'_>, name: &Name, files: &[AttachmentInfo], by
                         " " code.copy { (markdown(info)) }
                         @if frame.is_writable {
                             form method="post" action={ (paths::attachment(name, &info.file)) "/delete" } {
+                                input type="hidden" name="digest" value=(info.digest);
                                 button.plain aria-label={ "Delete " (info.file) } { "Delete" }
                             }
                         }

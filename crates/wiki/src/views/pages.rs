@@ -127,9 +127,7 @@ pub(crate) fn revision(frame: &Frame<'_>, revision: &Revision, rendered: &Render
             @if frame.is_writable && !is_current && revision.content.is_some() {
                 form method="post" action=(paths::page_part(name, "revert")) {
                     input type="hidden" name="revision" value=(number);
-                    @if let Some(current) = current {
-                        input type="hidden" name="base" value=(current);
-                    }
+                    input type="hidden" name="base" value=(current.unwrap_or(0));
                     button { "Make this the current text" }
                 }
             }

@@ -1,5 +1,6 @@
 //! Changes to pages.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -8,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use breme_http::media_type;
 use breme_wiki_database::WriteError;
 use breme_wiki_database::name::Name;
-use breme_wiki_database::page::{Committed, Condition, Content, Found, Write, WriteAction};
+use breme_wiki_database::page::{Committed, Condition, Content, Found, Page, Write, WriteAction};
 use http::header::{CONTENT_LOCATION, CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH};
 use http::{HeaderMap, StatusCode, Uri};
 use serde_json::json;
@@ -24,7 +25,7 @@ use super::validators::{insert, page_tag, revision_of_tag, tags};
 use super::visitor::Visitor;
 use crate::calendar::now;
 use crate::fields::to_lines;
-use crate::merge::{Merge, merge};
+use crate::merge::ContentMerge;
 use crate::{paths, render, views};
 
 /// Limit of forms that contain only names and numbers.
@@ -32,20 +33,28 @@ const SMALL_FORM_BYTES: usize = 64 * 1024;
 /// How often a write with `If-Match: *` is retried when another write interferes.
 const ATTEMPTS: usize = 5;
 
-/// The requirement of a request on the page that it changes.
-enum Demand {
+/// The requirement of a request on what it changes: a page with its revision, an attachment with its digest.
+pub(super) enum Demand<T> {
     Nothing,
     Absent,
     Present,
-    /// One of these revisions; the first one is what the client started from.
-    Revisions(Vec<u64>),
+    /// One of these versions; the first one is what the client started from.
+    OneOf(Vec<T>),
 }
 
-fn demand(headers: &HeaderMap) -> Result<Demand, Problem> {
+impl Demand<u64> {
+    /// The requirement of a form that shows revision `base`; 0 if there was no page.
+    fn of_base(base: u64) -> Self {
+        if base == 0 { Self::Absent } else { Self::OneOf(vec![base]) }
+    }
+}
+
+/// The requirement in the conditions of a request; `version` reads an entity tag.
+pub(super) fn demand<T>(headers: &HeaderMap, version: fn(&str) -> Option<T>) -> Result<Demand<T>, Problem> {
     if let Some(value) = headers.get(IF_NONE_MATCH) {
         let is_any = value.as_bytes().trim_ascii() == b"*";
         let problem = || {
-            Problem::bad_request("A change accepts only `If-None-Match: *`, which means that the page must not exist.")
+            Problem::bad_request("A change accepts only `If-None-Match: *`, which means that nothing has the name yet.")
         };
         return is_any.then_some(Demand::Absent).ok_or_else(problem);
     }
@@ -55,8 +64,13 @@ fn demand(headers: &HeaderMap) -> Result<Demand, Problem> {
     if tags(headers, &IF_MATCH).any(|tag| tag == "*") {
         return Ok(Demand::Present);
     }
-    // A foreign tag matches no revision.
-    Ok(Demand::Revisions(tags(headers, &IF_MATCH).filter_map(revision_of_tag).collect()))
+    // A foreign tag matches no version.
+    Ok(Demand::OneOf(tags(headers, &IF_MATCH).filter_map(version).collect()))
+}
+
+pub(super) fn condition_required(condition: &str) -> Problem {
+    let detail = format!("This wiki requires a condition: {condition}.");
+    Problem::new(StatusCode::PRECONDITION_REQUIRED, detail)
 }
 
 /// Why a change was not made.
@@ -84,7 +98,7 @@ impl Wiki {
                 self.counts.writes.add(1);
                 self.edges.await_purges().await;
             }
-            Err(WriteError::Conflict(_)) => self.counts.conflicts.add(1),
+            Err(WriteError::Conflict(_) | WriteError::FileConflict) => self.counts.conflicts.add(1),
             Err(_) => (),
         }
         written
@@ -113,22 +127,22 @@ impl Wiki {
         }
     }
 
-    async fn write_if(&self, write: Write, demand: Demand) -> Result<Committed, WriteRefusal> {
+    async fn write_if(&self, write: Write, demand: Demand<u64>) -> Result<Committed, WriteRefusal> {
         let name = write.name.clone();
         let base = match &demand {
-            Demand::Revisions(revisions) => revisions.first().copied(),
+            Demand::OneOf(revisions) => revisions.first().copied(),
             _ => None,
         };
         for _ in 0..ATTEMPTS {
             let condition = match &demand {
                 Demand::Nothing if self.settings.requires_condition => {
-                    let detail = "This wiki requires a condition: send If-Match with the ETag of the page, or If-None-Match: * for a new page.";
-                    return Err(Problem::new(StatusCode::PRECONDITION_REQUIRED, detail).into());
+                    let condition = "send If-Match with the ETag of the page, or If-None-Match: * for a new page";
+                    return Err(condition_required(condition).into());
                 }
                 Demand::Nothing => Condition::Any,
                 Demand::Absent => Condition::Absent,
-                Demand::Present | Demand::Revisions(_) => match self.database.page(&name).await? {
-                    Found::Page(page) if matches!(&demand, Demand::Revisions(all) if !all.contains(&page.revision)) => {
+                Demand::Present | Demand::OneOf(_) => match self.database.page(&name).await? {
+                    Found::Page(page) if matches!(&demand, Demand::OneOf(all) if !all.contains(&page.revision)) => {
                         self.counts.conflicts.add(1);
                         return Err(WriteRefusal::Changed { found: Found::Page(page), base });
                     }
@@ -154,16 +168,15 @@ pub(crate) async fn post(PageRequest { wiki, visitor, name, uri, headers }: Page
         return preview_form(&wiki, &visitor, &name, &submission).await;
     }
     let demand = match submission.base {
-        Some(0) => Demand::Absent,
-        Some(revision) => Demand::Revisions(vec![revision]),
-        None => demand(&headers)?,
+        Some(base) => Demand::of_base(base),
+        None => demand(&headers, revision_of_tag)?,
     };
     save(&wiki, &visitor, &name, submission, demand, &headers).await
 }
 
 /// `PUT /wiki/NAME`.
 pub(crate) async fn put(PageRequest { wiki, visitor, name, uri, headers }: PageRequest, body: Body) -> HandlerResult {
-    let demand = demand(&headers)?;
+    let demand = demand(&headers, revision_of_tag)?;
     let submission = read_submission(&headers, &uri, body, wiki.settings.page_bytes_max).await?;
     if let Some(problem) = submission.problem {
         return Err(Problem::bad_request(problem));
@@ -176,7 +189,7 @@ async fn save(
     visitor: &Visitor,
     name: &Name,
     submission: Submission,
-    demand: Demand,
+    demand: Demand<u64>,
     headers: &HeaderMap,
 ) -> HandlerResult {
     let content = submission.content.clone();
@@ -220,7 +233,7 @@ pub(super) fn json_response(status: StatusCode, value: &serde_json::Value) -> Re
     (status, [(CONTENT_TYPE, media_type::JSON)], format!("{value}\n")).into_response()
 }
 
-/// The page has changed: shows what is stored now, and the merge of both texts.
+/// The page has changed: shows what is stored now, and the merge of both contents.
 async fn conflict(
     wiki: &Arc<Wiki>,
     visitor: &Visitor,
@@ -232,39 +245,54 @@ async fn conflict(
     let base = base.or(submission.base).filter(|base| *base > 0);
     let from_form = submission.base.is_some();
     let status = if from_form { StatusCode::CONFLICT } else { StatusCode::PRECONDITION_FAILED };
-    let (current, text) = match &found {
-        Found::Page(page) => (page.revision, page.content.text.clone()),
-        Found::Deleted { .. } | Found::Nothing => (0, String::new()),
+    let merged = match &found {
+        Found::Page(page) => merged(wiki, name, base, &submission.content, page).await?,
+        Found::Deleted { .. } | Found::Nothing => ContentMerge::ours(&submission.content),
     };
-    let base_text = match base {
-        Some(base) => wiki.database.revision(name, base).await?.and_then(|revision| revision.content),
-        None => None,
-    };
-    let base_text = base_text.map(|content| content.text).unwrap_or_default();
-    let (ours, theirs) = (submission.content.text.clone(), text.clone());
-    let failed = || Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "The texts cannot be merged.");
-    let merged: Merge = wiki.work(move || merge(&base_text, &ours, &theirs)).await.ok_or_else(failed)?;
     if names_html(headers) {
         let mut response = html(&views::conflict(&wiki.frame(visitor), name, &found, submission, &merged));
         *response.status_mut() = status;
         return Ok(response);
     }
-    let tag = (current > 0).then(|| format!("\"{}\"", page_tag(current, "j")));
-    let detail = match found {
-        Found::Page(_) => {
-            format!("The page is at revision {current} now; send the merged text with If-Match and its ETag.")
-        }
-        _ => "The page does not exist; send the text with If-None-Match: * to create it.".to_owned(),
+    Err(conflict_problem(status, &found, &merged))
+}
+
+/// The merge of `ours`, made from revision `base`, into the current page.
+async fn merged(
+    wiki: &Wiki,
+    name: &Name,
+    base: Option<u64>,
+    ours: &Content,
+    page: &Arc<Page>,
+) -> Result<ContentMerge, Problem> {
+    let base = match base {
+        Some(base) => wiki.database.revision(name, base).await?.and_then(|revision| revision.content),
+        None => None,
     };
+    let (base, ours, page) = (base.unwrap_or_default(), ours.clone(), Arc::clone(page));
+    let failed = || Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "The texts cannot be merged.");
+    wiki.work(move || ContentMerge::new(&base, &ours, &page.content)).await.ok_or_else(failed)
+}
+
+fn conflict_problem(status: StatusCode, found: &Found, merged: &ContentMerge) -> Problem {
+    let (revision, content, detail) = match found {
+        Found::Page(page) => {
+            let revision = page.revision;
+            let detail =
+                format!("The page is at revision {revision} now; send the merged text with If-Match and its ETag.");
+            (revision, page.content.clone(), detail)
+        }
+        Found::Deleted { .. } | Found::Nothing => {
+            let detail = "The page does not exist; send the text with If-None-Match: * to create it.";
+            (0, Content::default(), detail.to_owned())
+        }
+    };
+    let tag = (revision > 0).then(|| format!("\"{}\"", page_tag(revision, "j")));
+    let current = json!({ "revision": revision, "etag": tag, "text": content.text, "fields": content.fields });
+    let merge = json!({ "clean": merged.is_clean(), "text": merged.text.text, "fields": merged.fields.fields });
     let mut problem = Problem::new(status, detail);
-    problem.members = json!({
-        "current": { "revision": current, "etag": tag, "text": text },
-        "merge": { "clean": merged.is_clean, "text": merged.text },
-    })
-    .as_object()
-    .cloned()
-    .unwrap_or_default();
-    Err(problem)
+    problem.members = [("current".to_owned(), current), ("merge".to_owned(), merge)].into_iter().collect();
+    problem
 }
 
 /// `DELETE /wiki/NAME`.
@@ -272,7 +300,7 @@ pub(crate) async fn delete(PageRequest { wiki, visitor, name, uri, headers }: Pa
     let mut parameters = query(&uri);
     let comment = parameters.remove("comment").unwrap_or_default();
     let write = wiki.write_of(&visitor, &name, WriteAction::Delete, &comment, parameters.remove("author"));
-    match wiki.write_if(write, demand(&headers)?).await {
+    match wiki.write_if(write, demand(&headers, revision_of_tag)?).await {
         Ok(_) => Ok(StatusCode::NO_CONTENT.into_response()),
         Err(WriteRefusal::Problem(problem)) => Err(problem),
         Err(WriteRefusal::Changed { found: Found::Page(page), .. }) => {
@@ -357,21 +385,28 @@ pub(crate) async fn rename(
     }
     let comment = form.remove("comment").unwrap_or_default();
     let write = wiki.write_of(&visitor, &from, WriteAction::Rename { to: to.clone() }, &comment, form.remove("author"));
-    let committed = by_form(&wiki, write, &form).await?;
+    let committed = by_form(&wiki, write, &form, &headers).await?;
     Ok(saved(&headers, &to, &committed))
 }
 
-/// A write from a form that carries the revision that it shows.
+/// A write from a form that carries the revision that it shows, or else under the conditions of the request.
 async fn by_form(
     wiki: &Wiki,
-    mut write: Write,
-    form: &std::collections::HashMap<String, String>,
+    write: Write,
+    form: &HashMap<String, String>,
+    headers: &HeaderMap,
 ) -> Result<Committed, Problem> {
-    if let Some(base) = form.get("base").filter(|base| !base.is_empty()) {
-        let base = base.parse().map_err(|_| Problem::bad_request("`base` is not a revision."))?;
-        write.condition = if base == 0 { Condition::Absent } else { Condition::Revision(base) };
-    }
-    Ok(wiki.write(write).await?)
+    let (demand, status) = match form.get("base").filter(|base| !base.is_empty()) {
+        Some(base) => {
+            let base = base.parse().map_err(|_| Problem::bad_request("`base` is not a revision."))?;
+            (Demand::of_base(base), StatusCode::CONFLICT)
+        }
+        None => (demand(headers, revision_of_tag)?, StatusCode::PRECONDITION_FAILED),
+    };
+    wiki.write_if(write, demand).await.map_err(|refusal| match refusal {
+        WriteRefusal::Problem(problem) => problem,
+        WriteRefusal::Changed { found, .. } => Problem { status, ..WriteError::Conflict(found).into() },
+    })
 }
 
 /// `GET /wiki/NAME/delete`.
@@ -382,11 +417,14 @@ pub(crate) async fn delete_form(PageRequest { wiki, visitor, name: page, .. }: P
 }
 
 /// `POST /wiki/NAME/delete`, deletion by a form.
-pub(crate) async fn delete_by_form(PageRequest { wiki, visitor, name, .. }: PageRequest, body: Body) -> HandlerResult {
+pub(crate) async fn delete_by_form(
+    PageRequest { wiki, visitor, name, headers, .. }: PageRequest,
+    body: Body,
+) -> HandlerResult {
     let mut form = read_form(body, SMALL_FORM_BYTES).await?;
     let comment = form.remove("comment").unwrap_or_default();
     let write = wiki.write_of(&visitor, &name, WriteAction::Delete, &comment, form.remove("author"));
-    by_form(&wiki, write, &form).await?;
+    by_form(&wiki, write, &form, &headers).await?;
     Ok(see_other(&paths::page(&name)))
 }
 
@@ -404,6 +442,6 @@ pub(crate) async fn revert(PageRequest { wiki, visitor, name, headers, .. }: Pag
     let comment = format!("Revert to revision {number}");
     let write =
         wiki.write_of(&visitor, &name, WriteAction::Save { content, links }, &comment, form.get("author").cloned());
-    let committed = by_form(&wiki, write, &form).await?;
+    let committed = by_form(&wiki, write, &form, &headers).await?;
     Ok(saved(&headers, &name, &committed))
 }

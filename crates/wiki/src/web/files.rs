@@ -10,21 +10,21 @@ use axum::response::{IntoResponse, Response};
 use breme_http::media_type::{OCTET_STREAM, from_name};
 use breme_wiki_database::keys;
 use breme_wiki_database::name::Name;
-use breme_wiki_database::page::WriteAction;
+use breme_wiki_database::page::{AttachmentInfo, FileCondition, WriteAction};
 use bytes::{Bytes, BytesMut};
-use http::header::{CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY};
+use http::header::{CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, IF_MATCH};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 use tokio::time::timeout;
 
 use super::addresses::{PageRequest, name, see_other};
-use super::changes::json_response;
+use super::changes::{Demand, condition_required, demand, json_response};
 use super::negotiation::names_html;
 use super::pages::{existing, wants_json};
 use super::problem::Problem;
 use super::state::{HandlerResult, Wiki, WikiState};
-use super::submission::{BODY_TIMEOUT, late, read_body, too_large};
+use super::submission::{BODY_TIMEOUT, late, read_body, read_form, too_large};
 use super::validators::{Representation, insert};
 use super::visitor::Visitor;
 use crate::{paths, views};
@@ -46,10 +46,56 @@ fn has_extension(file: &Name, extensions: &[&str]) -> bool {
     extensions.iter().any(|one| extension.eq_ignore_ascii_case(one))
 }
 
+/// The length of an attachment's entity tag: the first half of its digest.
+const TAG_LENGTH: usize = 32;
+
+/// Limit of a form that contains only a digest.
+const SMALL_FORM_BYTES: usize = 4 * 1024;
+
+fn tag(info: &AttachmentInfo) -> String {
+    info.digest.chars().take(TAG_LENGTH).collect()
+}
+
+/// The digest in an entity tag of an attachment; none in a weak one, since If-Match compares strongly.
+fn digest_of_tag(tag: &str) -> Option<String> {
+    let digest = tag.strip_prefix('"')?.strip_suffix('"')?;
+    (digest.len() == TAG_LENGTH).then(|| digest.to_owned())
+}
+
 impl Wiki {
-    async fn attach(&self, visitor: &Visitor, page: &Name, file: &Name, bytes: Bytes) -> Result<(), Problem> {
-        let action = WriteAction::Attach { file: file.clone(), media_type: media_type(file).to_owned(), bytes };
-        self.change_file(visitor, page, action).await
+    /// The condition of a request that changes an attachment.
+    fn file_condition(&self, headers: &HeaderMap) -> Result<FileCondition, Problem> {
+        Ok(match demand(headers, digest_of_tag)? {
+            Demand::Nothing if self.settings.requires_condition => {
+                let condition = "send If-Match with the ETag of the file, or If-None-Match: * for a new file";
+                return Err(condition_required(condition));
+            }
+            Demand::Nothing => FileCondition::Any,
+            Demand::Absent => FileCondition::Absent,
+            Demand::Present => FileCondition::Present,
+            Demand::OneOf(digests) => FileCondition::Digests(digests),
+        })
+    }
+
+    /// The condition of each file of a form. A form cannot name what it replaces: if changes need a condition, it only
+    /// adds files.
+    fn upload_condition(&self, headers: &HeaderMap) -> Result<FileCondition, Problem> {
+        if self.settings.requires_condition && !headers.contains_key(IF_MATCH) {
+            return Ok(FileCondition::Absent);
+        }
+        self.file_condition(headers)
+    }
+
+    async fn attach(
+        &self,
+        visitor: &Visitor,
+        page: &Name,
+        file: &Name,
+        condition: FileCondition,
+        bytes: Bytes,
+    ) -> Result<(), Problem> {
+        let (file, media_type) = (file.clone(), media_type(file).to_owned());
+        self.change_file(visitor, page, WriteAction::Attach { file, condition, media_type, bytes }).await
     }
 
     async fn change_file(&self, visitor: &Visitor, page: &Name, action: WriteAction) -> Result<(), Problem> {
@@ -76,7 +122,8 @@ pub(crate) async fn upload(
     form: Multipart,
 ) -> HandlerResult {
     let page = existing(&wiki, &page).await?;
-    let files = timeout(BODY_TIMEOUT, attach_all(&wiki, &visitor, &page.name, form)).await;
+    let condition = wiki.upload_condition(&headers)?;
+    let files = timeout(BODY_TIMEOUT, attach_all(&wiki, &visitor, &page.name, &condition, form)).await;
     let files = files.unwrap_or_else(|_| Err(late()))?;
     if names_html(&headers) {
         return Ok(see_other(&paths::page_part(&page.name, "files")));
@@ -84,7 +131,13 @@ pub(crate) async fn upload(
     Ok(json_response(StatusCode::CREATED, &json!({ "files": files })))
 }
 
-async fn attach_all(wiki: &Wiki, visitor: &Visitor, page: &Name, mut form: Multipart) -> Result<Vec<Name>, Problem> {
+async fn attach_all(
+    wiki: &Wiki,
+    visitor: &Visitor,
+    page: &Name,
+    condition: &FileCondition,
+    mut form: Multipart,
+) -> Result<Vec<Name>, Problem> {
     let fault = |error: axum::extract::multipart::MultipartError| {
         Problem::bad_request(format!("The form cannot be read: {error}."))
     };
@@ -100,7 +153,7 @@ async fn attach_all(wiki: &Wiki, visitor: &Visitor, page: &Name, mut form: Multi
             }
             bytes.extend_from_slice(&chunk);
         }
-        wiki.attach(visitor, page, &file, bytes.freeze()).await?;
+        wiki.attach(visitor, page, &file, condition.clone(), bytes.freeze()).await?;
         files.push(file);
     }
     if files.is_empty() {
@@ -114,11 +167,13 @@ pub(crate) async fn put(
     State(wiki): WikiState,
     Extension(visitor): Extension<Visitor>,
     Path((text, file)): Path<(String, String)>,
+    headers: HeaderMap,
     body: Body,
 ) -> HandlerResult {
     let (page, file) = (existing(&wiki, &name(&text)?).await?, name(&file)?);
+    let condition = wiki.file_condition(&headers)?;
     let bytes = read_body(body, wiki.settings.attachment_bytes_max).await?;
-    wiki.attach(&visitor, &page.name, &file, bytes).await?;
+    wiki.attach(&visitor, &page.name, &file, condition, bytes).await?;
     Ok(json_response(StatusCode::CREATED, &json!({ "files": [file] })))
 }
 
@@ -137,7 +192,7 @@ pub(crate) async fn download(
     let representation = Representation {
         media_type: HeaderValue::from_str(&info.media_type).unwrap_or(HeaderValue::from_static(OCTET_STREAM)),
         body: bytes,
-        tag: info.digest.chars().take(32).collect(),
+        tag: tag(&info),
         modified: Some(info.modified),
         is_dated: true,
         keys: vec![keys::page(&page)],
@@ -158,18 +213,27 @@ pub(crate) async fn delete(
     State(wiki): WikiState,
     Extension(visitor): Extension<Visitor>,
     Path((text, file)): Path<(String, String)>,
+    headers: HeaderMap,
 ) -> HandlerResult {
-    wiki.change_file(&visitor, &name(&text)?, WriteAction::Detach { file: name(&file)? }).await?;
+    let (page, file, condition) = (name(&text)?, name(&file)?, wiki.file_condition(&headers)?);
+    wiki.change_file(&visitor, &page, WriteAction::Detach { file, condition }).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// `POST /wiki/NAME/files/FILE/delete`, deletion by a form.
+/// `POST /wiki/NAME/files/FILE/delete`, deletion by a form with the digest of the file that it shows.
 pub(crate) async fn delete_by_form(
     State(wiki): WikiState,
     Extension(visitor): Extension<Visitor>,
     Path((text, file)): Path<(String, String)>,
+    headers: HeaderMap,
+    body: Body,
 ) -> Result<Response, Problem> {
-    let page = name(&text)?;
-    wiki.change_file(&visitor, &page, WriteAction::Detach { file: name(&file)? }).await?;
+    let (page, file) = (name(&text)?, name(&file)?);
+    let mut form = read_form(body, SMALL_FORM_BYTES).await?;
+    let condition = match form.remove("digest").filter(|digest| !digest.is_empty()) {
+        Some(digest) => FileCondition::Digests(vec![digest]),
+        None => wiki.file_condition(&headers)?,
+    };
+    wiki.change_file(&visitor, &page, WriteAction::Detach { file, condition }).await?;
     Ok(see_other(&paths::page_part(&page, "files")))
 }

@@ -6,11 +6,11 @@
 //! pages with forms could not be cached publicly. Programs other than browsers send neither header, and are accepted
 //! unless they send a cookie.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
-use http::header::{AUTHORIZATION, ORIGIN};
-use http::{HeaderMap, Method, StatusCode, Uri, header};
+use http::header::{AUTHORIZATION, FORWARDED, ORIGIN, VIA};
+use http::{HeaderMap, HeaderName, Method, StatusCode, Uri, header};
 
 use super::limiter::Purpose;
 use super::problem::Problem;
@@ -24,10 +24,12 @@ use crate::settings::{Settings, Writers};
 const COOKIE: &str = "session";
 const SECURE_COOKIE: &str = "__Host-session";
 
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
 /// Identifies the sender of a request.
 pub(crate) async fn identify(wiki: &Wiki, headers: &HeaderMap, uri: &Uri, peer: IpAddr) -> Result<Visitor, Problem> {
     let address = client_address(headers, peer, &wiki.settings.trusted_proxies);
-    let is_local = peer.is_loopback() && address.is_loopback() && is_local_name(&authority(headers, uri));
+    let is_local = peer.is_loopback() && is_from_loopback(headers) && is_local_name(&authority(headers, uri));
     let mut identity = Identity::Anonymous;
     if let Some(value) = headers.get(AUTHORIZATION) {
         let secret = value.to_str().ok().and_then(|text| text.split_once(' '));
@@ -156,18 +158,39 @@ fn client_address(headers: &HeaderMap, peer: IpAddr, trusted: &[IpAddr]) -> IpAd
     if !is_trusted(&peer) {
         return peer;
     }
-    let lines = headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok());
-    let addresses: Vec<&str> = lines.flat_map(|line| line.split(',')).map(str::trim).collect();
     // From the nearest to the farthest; whatever a client wrote itself lies behind the first untrusted address.
     let mut address = peer;
-    for text in addresses.into_iter().rev() {
-        let Ok(one) = text.trim_matches(['[', ']']).parse() else { break };
+    for one in forwarded_for(headers).into_iter().rev() {
+        let Some(one) = one else { break };
         address = one;
         if !is_trusted(&address) {
             break;
         }
     }
     address
+}
+
+/// Whether the proxies in front of the wiki, if any, name only clients on this machine. In doubt they do not: without
+/// accounts, this machine may write.
+fn is_from_loopback(headers: &HeaderMap) -> bool {
+    let clients = forwarded_for(headers);
+    if clients.is_empty() {
+        // A proxy that does not name its client here.
+        return !headers.contains_key(FORWARDED) && !headers.contains_key(VIA);
+    }
+    clients.iter().all(|client| client.is_some_and(|address| address.is_loopback()))
+}
+
+/// The clients that proxies name, from the farthest to the nearest; `None` for one without a readable address.
+fn forwarded_for(headers: &HeaderMap) -> Vec<Option<IpAddr>> {
+    let lines = headers.get_all(X_FORWARDED_FOR).iter().map(|value| value.to_str().unwrap_or_default());
+    lines.flat_map(|line| line.split(',')).map(|text| forwarded_address(text.trim())).collect()
+}
+
+/// `IP`, `IP:PORT`, `[IP]` or `[IP]:PORT`: some proxies add the port.
+fn forwarded_address(text: &str) -> Option<IpAddr> {
+    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    bare.parse().ok().or_else(|| text.parse().map(|address: SocketAddr| address.ip()).ok())
 }
 
 pub(crate) fn session_cookie<'a>(headers: &'a HeaderMap, settings: &Settings) -> Option<&'a str> {
@@ -191,7 +214,7 @@ mod tests {
     use crate::accounts::Scope;
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
-        pairs.iter().map(|(name, value)| (http::HeaderName::from_static(name), value.parse().unwrap())).collect()
+        pairs.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap())).collect()
     }
 
     #[test]
@@ -235,6 +258,31 @@ mod tests {
         assert_eq!(address("192.0.2.7", "127.0.0.1"), "192.0.2.7");
         assert_eq!(address("127.0.0.1", "nonsense"), "127.0.0.1");
         assert_eq!(address("::1", "127.0.0.1"), "127.0.0.1");
+        assert_eq!(address("127.0.0.1", "192.0.2.1:4711"), "192.0.2.1");
+        assert_eq!(address("127.0.0.1", "[2001:db8::1]:4711"), "2001:db8::1");
+        assert_eq!(address("127.0.0.1", "[2001:db8::1], 127.0.0.1:80"), "2001:db8::1");
+    }
+
+    #[test]
+    fn forwarded_requests_are_local_only_without_doubt() {
+        for (pairs, expected) in [
+            (&[][..], true),
+            (&[("x-forwarded-for", "127.0.0.1")], true),
+            (&[("x-forwarded-for", "127.0.0.1:4711, [::1]:4712, ::1, [::1]"), ("via", "1.1 a")], true),
+            (&[("x-forwarded-for", "127.0.0.1"), ("x-forwarded-for", "192.0.2.1")], false),
+            (&[("x-forwarded-for", "192.0.2.1, 127.0.0.1")], false),
+            (&[("x-forwarded-for", "192.0.2.1:4711")], false),
+            (&[("x-forwarded-for", "[2001:db8::1]:4711")], false),
+            (&[("x-forwarded-for", "unknown")], false),
+            (&[("x-forwarded-for", "unknown, 127.0.0.1")], false),
+            (&[("x-forwarded-for", "")], false),
+            (&[("x-forwarded-for", "\u{e9}")], false),
+            (&[("forwarded", "for=192.0.2.1")], false),
+            (&[("forwarded", "for=127.0.0.1")], false),
+            (&[("via", "1.1 proxy")], false),
+        ] {
+            assert_eq!(is_from_loopback(&headers(pairs)), expected, "{pairs:?}");
+        }
     }
 
     #[test]

@@ -59,29 +59,44 @@ pub(crate) async fn page(
         None => None,
     };
     let mut found = wiki.database.page(&name).await?;
+    let mut other_name = None;
     // `/wiki/NAME.md`, unless a page has exactly that name.
     if !matches!(found, Found::Page(_))
         && let Some((base, suffix)) = by_suffix(&text)
     {
         let other = wiki.database.page(&base).await?;
         if matches!(other, Found::Page(_)) {
+            other_name = Some(name);
             (name, found, format) = (base, other, format.or(Some(suffix)));
+        } else {
+            other_name = Some(base);
         }
     } else if let Some(canonical) = canonical(&text, &name, &uri) {
         return Ok(canonical);
     }
     let chosen = format.unwrap_or_else(|| negotiate(&headers, &FORMATS));
     let is_chosen_by_accept = format.is_none();
-    match found {
-        Found::Page(page) => {
-            if let Some(target) = &page.content.redirect
-                && parameters.get("redirect").is_none_or(|word| word != "no")
-            {
-                return Ok(to_target(&wiki, &visitor, &page, target, format));
+    let mut response = match found {
+        Found::Page(page) => match &page.content.redirect {
+            Some(target) if parameters.get("redirect").is_none_or(|word| word != "no") => {
+                to_target(&wiki, &visitor, &page, target, format)
             }
-            present(&wiki, &visitor, &headers, &page, chosen, is_chosen_by_accept).await
-        }
-        absent => Ok(missing(&wiki, &visitor, &headers, &name, &absent, chosen)),
+            _ => present(&wiki, &visitor, &headers, &page, chosen, is_chosen_by_accept).await?,
+        },
+        absent => missing(&wiki, &visitor, &headers, &name, &absent, chosen),
+    };
+    if let Some(other) = other_name {
+        add_key(&mut response, &keys::page(&other));
+    }
+    Ok(response)
+}
+
+/// Adds a surrogate key to a response that shared caches may store: it depends on another page, too.
+fn add_key(response: &mut Response, key: &str) {
+    let headers = response.headers_mut();
+    let keys = headers.get(SURROGATE_KEY).and_then(|keys| keys.to_str().ok());
+    if let Some(keys) = keys.map(|keys| format!("{keys} {key}")) {
+        insert(headers, SURROGATE_KEY, &keys);
     }
 }
 
@@ -282,7 +297,7 @@ pub(crate) async fn revision(
     let revision = wiki.database.revision(&name, number).await?.ok_or_else(none)?;
     let format = query(&uri).get("format").and_then(|word| Format::from_word(word));
     let format = format.unwrap_or_else(|| negotiate(&headers, &FORMATS));
-    let keys = vec![keys::page(&name), keys::TEMPLATES.to_owned()];
+    let mut keys = vec![keys::page(&name), keys::TEMPLATES.to_owned()];
     let content = revision.content.clone().unwrap_or_default();
     match format {
         Format::Html => {
@@ -293,6 +308,8 @@ pub(crate) async fn revision(
                 _ => None,
             };
             let html = views::revision(&wiki.frame(&visitor), &revision, &rendered, current);
+            // Its links are red or not, as pages appear and disappear.
+            keys.push(keys::LISTS.to_owned());
             Ok(wiki.show(&headers, &visitor, html, keys))
         }
         Format::Markdown => {

@@ -65,7 +65,7 @@ impl IntoResponse for Problem {
 impl From<DatabaseError> for Problem {
     fn from(error: DatabaseError) -> Self {
         // The database's message may contain names of tables or addresses: it is for the operator's log only.
-        eprintln!("breme wiki: {error}");
+        breme_base::error_line!("breme wiki: {error}");
         if error.is_temporary {
             let detail = "The database is not available; try again later.";
             return Self::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_header(header::RETRY_AFTER, "2");
@@ -85,6 +85,10 @@ impl From<WriteError> for Problem {
             WriteError::Conflict(_) => Self::new(
                 StatusCode::CONFLICT,
                 "The page has changed in the meantime; load it again and repeat the change.",
+            ),
+            WriteError::FileConflict => Self::new(
+                StatusCode::PRECONDITION_FAILED,
+                "The file has changed in the meantime, or exists already; load the list of files again.",
             ),
         }
     }

@@ -26,6 +26,9 @@ use crate::{accounts, views};
 /// Identifies the templates with which the wiki last ran.
 const TEMPLATE_KEY: &str = "template";
 
+/// Identifies who could read what caches stored when the wiki last ran, and for how long.
+const SHARING_KEY: &str = "sharing";
+
 /// Longest text that is parsed and rendered inline.
 pub(super) const SHORT_BYTES: usize = 16 * 1024;
 
@@ -75,17 +78,36 @@ impl Wiki {
         }
     }
 
-    /// Purges all HTML if the templates have changed since the wiki last ran, because of another version or title.
+    /// Purges what caches have stored since the wiki last ran and must not serve any more: everything if other visitors
+    /// may read now, or for another time; all HTML if the templates have changed, because of another version or title.
     ///
     /// # Errors
     ///
     /// The database failed.
-    pub async fn purge_earlier_templates(&self) -> Result<(), DatabaseError> {
-        match self.database.value(TEMPLATE_KEY).await? {
-            Some(earlier) if earlier != self.template() => self.purge_templates().await,
-            Some(_) => Ok(()),
-            None => self.set_template().await,
+    pub async fn purge_earlier_responses(&self) -> Result<(), DatabaseError> {
+        let template = self.database.value(TEMPLATE_KEY).await?;
+        self.purge_other_sharing(template.is_none()).await?;
+        match template {
+            Some(earlier) if earlier != self.template() => self.purge_templates().await?,
+            Some(_) => (),
+            None => self.set_template().await?,
         }
+        self.edges.await_purges().await;
+        Ok(())
+    }
+
+    /// A database without this value has been used by an earlier version, whose settings are unknown, or is new.
+    async fn purge_other_sharing(&self, is_new: bool) -> Result<(), DatabaseError> {
+        let Settings { readers, cache_control, .. } = &self.settings;
+        let sharing = format!("{readers:?}; {}", String::from_utf8_lossy(cache_control.as_bytes()));
+        let earlier = self.database.value(SHARING_KEY).await?;
+        if earlier.as_ref() == Some(&sharing) {
+            return Ok(());
+        }
+        if earlier.is_some() || !is_new {
+            self.database.queue_purge(keys::EVERYTHING).await?;
+        }
+        self.database.set_value(SHARING_KEY, None, Some(&sharing)).await.map(drop)
     }
 
     async fn purge_templates(&self) -> Result<(), DatabaseError> {

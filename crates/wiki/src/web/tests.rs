@@ -279,7 +279,7 @@ async fn conditions_of_changes() {
     let conflict = put(&[(IF_MATCH, &tag)], "one\ntwo\nTHREE\n").await;
     let problem = conflict.json();
     assert_eq!((conflict.status.as_u16(), &problem["current"]["revision"]), (412, &json!(2)));
-    assert_eq!(problem["merge"], json!({"clean": true, "text": "ONE\ntwo\nTHREE\n"}));
+    assert_eq!(problem["merge"], json!({"clean": true, "text": "ONE\ntwo\nTHREE\n", "fields": {}}));
     let current = problem["current"]["etag"].as_str().unwrap();
     assert_eq!(put(&[(IF_MATCH, current)], "ONE\ntwo\nTHREE\n").await.status, 200);
     // The tag of any representation names its revision; a weak one does not count.
@@ -321,6 +321,150 @@ async fn two_people_edit_one_page() {
     site.send("DELETE", "/wiki/A", &[], "").await;
     let deleted = edit("2", "x").await;
     assert!(deleted.status == 409 && deleted.text.contains("Somebody deleted this page"), "{}", deleted.text);
+}
+
+#[tokio::test]
+async fn fields_of_others_survive_a_conflict() {
+    let site = Site::new(Settings::default()).await;
+    let edit = async |base: &str, text: &str, fields: &str| {
+        let form = [("text", text), ("fields", fields), ("base", base), ("action", "save")];
+        site.form("/wiki/A", &[HTML], &form).await
+    };
+    assert_eq!(edit("0", "a\n", "kept: 1\nstatus: draft").await.status, 303);
+    assert_eq!(edit("1", "a\n", "kept: 1\nstatus: draft\ntheirs: 2").await.status, 303);
+    let clean = edit("1", "b\n", "kept: 1\nours: 3\nstatus: draft").await;
+    assert!(clean.status == 409 && clean.text.contains("at different places"), "{}", clean.text);
+    assert!(clean.text.contains("\nkept: 1\nours: 3\nstatus: draft\ntheirs: 2\n</textarea>"), "{}", clean.text);
+    assert_eq!(edit("2", "a\n", "kept: 1\nstatus: theirs").await.status, 303);
+    let unclean = edit("2", "b\n", "kept: 1\nstatus: ours").await;
+    assert!(unclean.status == 409 && unclean.text.contains("changed the same fields"), "{}", unclean.text);
+    for part in ["<code dir=\"auto\">status</code>", "\nkept: 1\nstatus: ours\n</textarea>", "status: theirs\n</pre>"] {
+        assert!(unclean.text.contains(part), "{part}: {}", unclean.text);
+    }
+
+    let json = (CONTENT_TYPE, "application/json");
+    let put = async |body: Value| {
+        site.send("PUT", "/wiki/A", &[(IF_MATCH, "\"r2-j\""), json.clone()], &body.to_string()).await
+    };
+    let problem = put(json!({"text": "b\n", "fields": {"kept": 1, "ours": 3, "status": "draft"}})).await.json();
+    assert_eq!(problem["current"]["fields"], json!({"kept": 1, "status": "theirs"}));
+    // They removed `theirs`, we did so as well.
+    let merged = json!({"clean": true, "text": "b\n", "fields": {"kept": 1, "ours": 3, "status": "theirs"}});
+    assert_eq!(problem["merge"], merged);
+    let problem = put(json!({"text": "a\n", "fields": {"status": "ours", "theirs": 2}})).await.json();
+    assert_eq!(problem["merge"], json!({"clean": false, "text": "a\n", "fields": {"status": "ours"}}));
+}
+
+#[tokio::test]
+async fn an_edit_of_a_deleted_page_is_kept_as_it_is() {
+    let site = Site::new(Settings::default()).await;
+    site.write("A", "one\ntwo\n").await;
+    site.send("DELETE", "/wiki/A", &[], "").await;
+    let form = [("text", "ONE\ntwo\n"), ("fields", "a: 1"), ("base", "1"), ("action", "save")];
+    let edited = site.form("/wiki/A", &[HTML], &form).await;
+    assert!(edited.status == 409 && edited.text.contains("Somebody deleted this page"), "{}", edited.text);
+    assert!(
+        edited.text.contains("\nONE\ntwo\n</textarea>") && !edited.text.contains("&lt;&lt;&lt;"),
+        "{}",
+        edited.text
+    );
+    assert!(edited.text.contains("\na: 1\n</textarea>") && edited.text.contains("name=\"base\" value=\"0\""));
+    let unchanged = site.send("PUT", "/wiki/A", &[(IF_MATCH, "\"r1-j\"")], "one\ntwo\n").await.json();
+    assert_eq!(unchanged["merge"], json!({"clean": true, "text": "one\ntwo\n", "fields": {}}));
+    assert_eq!(unchanged["current"], json!({"revision": 0, "etag": null, "text": "", "fields": {}}));
+}
+
+#[tokio::test]
+async fn conditions_of_forms() {
+    let site = Site::new(Settings::default()).await;
+    site.write("A", "one").await;
+    site.write("A", "two").await;
+    for (path, form) in [("revert", &[("revision", "1")][..]), ("rename", &[("to", "B")]), ("delete", &[])] {
+        let path = format!("/wiki/A/{path}");
+        for (header, status) in
+            [((IF_MATCH, "\"r1-j\""), 412), ((IF_NONE_MATCH, "*"), 412), ((IF_NONE_MATCH, "x"), 400)]
+        {
+            assert_eq!(site.form(&path, std::slice::from_ref(&header), form).await.status, status, "{path} {header:?}");
+        }
+        let stale = [form, &[("base", "1")]].concat();
+        assert_eq!(site.form(&path, &[], &stale).await.status, 409, "{path}");
+    }
+    assert_eq!(site.get("/wiki/A.md", &[]).await.text, "two");
+    assert_eq!(site.form("/wiki/A/revert", &[(IF_MATCH, "\"r2-j\"")], &[("revision", "1")]).await.status, 200);
+    assert_eq!(site.form("/wiki/A/rename", &[(IF_MATCH, "\"r3-m\"")], &[("to", "B")]).await.status, 200);
+    assert_eq!(site.form("/wiki/B/delete", &[(IF_MATCH, "*")], &[]).await.status, 303);
+
+    let strict = Site::new(Settings { requires_condition: true, ..Settings::default() }).await;
+    strict.send("PUT", "/wiki/A", &[(IF_NONE_MATCH, "*")], "one").await;
+    for (path, form) in [("revert", &[("revision", "1")][..]), ("rename", &[("to", "B")]), ("delete", &[])] {
+        assert_eq!(strict.form(&format!("/wiki/A/{path}"), &[], form).await.status, 428, "{path}");
+    }
+    assert_eq!(strict.form("/wiki/A/delete", &[], &[("base", "1")]).await.status, 303);
+    // The form that restores a deleted page names that state.
+    assert!(strict.get("/wiki/A/revisions/1", &[HTML]).await.text.contains("name=\"base\" value=\"0\""));
+    assert_eq!(strict.form("/wiki/A/revert", &[], &[("revision", "1"), ("base", "0")]).await.status, 201);
+}
+
+#[tokio::test]
+async fn conditions_of_files() {
+    let site = Site::new(Settings::default()).await;
+    site.write("A", "x").await;
+    let put = async |site: &Site, headers: &[(HeaderName, &str)], bytes: &str| {
+        site.send("PUT", "/wiki/A/files/f.txt", headers, bytes).await.status.as_u16()
+    };
+    let tag = async |site: &Site| site.get("/wiki/A/files/f.txt", &[]).await.header(ETAG).to_owned();
+    assert_eq!(put(&site, &[(IF_MATCH, "*")], "one").await, 412);
+    assert_eq!(put(&site, &[(IF_NONE_MATCH, "*")], "one").await, 201);
+    assert_eq!(put(&site, &[(IF_NONE_MATCH, "*")], "two").await, 412);
+    let first = tag(&site).await;
+    assert_eq!(put(&site, &[(IF_MATCH, &first)], "two").await, 201);
+    let stale = [(IF_MATCH, first.as_str())];
+    assert_eq!(put(&site, &stale, "three").await, 412);
+    assert_eq!(put(&site, &[(IF_MATCH, "\"\"")], "three").await, 412, "no digest");
+    assert_eq!(site.send("DELETE", "/wiki/A/files/f.txt", &stale, "").await.status, 412);
+    assert_eq!(site.form("/wiki/A/files/f.txt/delete", &stale, &[]).await.status, 412);
+    let form = "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"f.txt\"\r\n\r\nthree\r\n--x--\r\n";
+    let multipart = (CONTENT_TYPE, "multipart/form-data; boundary=x");
+    let upload = [multipart.clone(), stale[0].clone()];
+    assert_eq!(site.send("POST", "/wiki/A/files", &upload, form).await.status, 412);
+    assert_eq!(site.get("/wiki/A/files/f.txt", &[]).await.text, "two");
+
+    // The form in the list shows one version, and deletes only that one.
+    let list = site.get("/wiki/A/files", &[HTML]).await.text;
+    let shown = list.split_once("name=\"digest\" value=\"").unwrap().1.split('"').next().unwrap();
+    assert_eq!(put(&site, &[], "three").await, 201);
+    assert_eq!(site.form("/wiki/A/files/f.txt/delete", &[], &[("digest", shown)]).await.status, 412);
+    assert_eq!(put(&site, &[], "two").await, 201);
+    assert_eq!(site.form("/wiki/A/files/f.txt/delete", &[], &[("digest", shown)]).await.status, 303);
+
+    let strict = Site::new(Settings { requires_condition: true, ..Settings::default() }).await;
+    strict.send("PUT", "/wiki/A", &[(IF_NONE_MATCH, "*")], "x").await;
+    assert_eq!(put(&strict, &[], "one").await, 428);
+    assert_eq!(strict.send("POST", "/wiki/A/files", std::slice::from_ref(&multipart), form).await.status, 201);
+    assert_eq!(strict.send("POST", "/wiki/A/files", &[multipart], form).await.status, 412, "it only adds files");
+    assert_eq!(strict.send("DELETE", "/wiki/A/files/f.txt", &[], "").await.status, 428);
+    assert_eq!(strict.form("/wiki/A/files/f.txt/delete", &[], &[]).await.status, 428);
+    assert_eq!(put(&strict, &[(IF_MATCH, &tag(&strict).await)], "one").await, 201);
+}
+
+#[tokio::test]
+async fn keys_name_all_pages_on_which_a_response_depends() {
+    let site = Site::new(Settings::default()).await;
+    let keys = async |path: &str| -> BTreeSet<String> {
+        site.get(path, &[]).await.header(SURROGATE_KEY).split(' ').map(str::to_owned).collect()
+    };
+    let has_both = async |path: &str| {
+        let keys = keys(path).await;
+        ["page:A", "page:A_2emd"].iter().all(|key| keys.contains(*key))
+    };
+    assert!(has_both("/wiki/A.md").await, "no page at all");
+    site.write("A", "[[B]]").await;
+    assert!(has_both("/wiki/A.md").await && has_both("/wiki/A.md?format=html").await);
+    assert!(keys("/wiki/A/revisions/1").await.contains("lists"), "its links may become red");
+    site.form("/wiki/A/rename", &[], &[("to", "B")]).await;
+    assert_eq!(site.get("/wiki/A.md", &[]).await.status, 302);
+    assert!(has_both("/wiki/A.md").await, "a redirect");
+    assert_eq!(keys("/wiki/B").await.len(), 3, "only its own name");
 }
 
 #[tokio::test]
@@ -505,7 +649,11 @@ async fn only_this_machine_writes_without_accounts() {
         ((HOST, "127.0.0.1:8082"), 201),
         ((HOST, "evil.example"), 403),
         ((forwarded.clone(), "192.0.2.1"), 403),
+        ((forwarded.clone(), "192.0.2.1:4711"), 403),
+        ((forwarded.clone(), "unknown"), 403),
         ((forwarded, "127.0.0.1"), 201),
+        ((HeaderName::from_static("forwarded"), "for=192.0.2.1"), 403),
+        ((HeaderName::from_static("via"), "1.1 proxy"), 403),
         ((ORIGIN, "http://evil.example"), 403),
         ((HeaderName::from_static("sec-fetch-site"), "cross-site"), 403),
     ] {
@@ -616,10 +764,36 @@ async fn other_templates_purge_the_earlier_ones() {
     let starts_as = async |title: &str| {
         let settings = Settings { title: title.to_owned(), ..Settings::default() };
         let edges = Edges::new(&settings);
-        Wiki::new(Arc::clone(&site.database), settings, edges).purge_earlier_templates().await.unwrap();
+        Wiki::new(Arc::clone(&site.database), settings, edges).purge_earlier_responses().await.unwrap();
         site.database.queued_purges("edge", 100).await.unwrap().len()
     };
     assert_eq!([starts_as("One").await, starts_as("One").await, starts_as("Two").await], [0, 0, 1]);
+}
+
+#[tokio::test]
+async fn other_readers_purge_what_the_earlier_ones_could_see() {
+    let site = Site::new(Settings::default()).await;
+    site.database.set_edges(&["edge".to_owned()]).await.unwrap();
+    let starts_with = async |settings: Settings| {
+        let edges = Edges::new(&settings);
+        Wiki::new(Arc::clone(&site.database), settings, edges).purge_earlier_responses().await.unwrap();
+        let queued = site.database.queued_purges("edge", 100).await.unwrap();
+        if let Some((last, _)) = queued.last() {
+            site.database.confirm_purges("edge", *last).await.unwrap();
+        }
+        queued.into_iter().map(|(_, key)| key).collect::<Vec<_>>()
+    };
+    let public = Settings { has_accounts: true, ..Settings::default() };
+    let private = Settings { readers: Readers::Members, ..public.clone() };
+    let brief = Settings { cache_control: HeaderValue::from_static("public, s-maxage=1"), ..private.clone() };
+    assert_eq!(starts_with(public.clone()).await, Vec::<String>::new(), "a new wiki");
+    for settings in [private.clone(), brief, public] {
+        assert_eq!(starts_with(settings.clone()).await, ["wiki"]);
+        assert_eq!(starts_with(settings).await, Vec::<String>::new(), "the same again");
+    }
+    // An earlier version did not store who could read.
+    site.database.set_value("sharing", None, None).await.unwrap();
+    assert_eq!(starts_with(private).await, ["wiki"]);
 }
 
 #[tokio::test]
