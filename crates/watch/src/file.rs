@@ -278,17 +278,22 @@ fn time(written: Option<&Spanned<String>>, default: Duration, collector: &mut Co
 fn objective(written: Option<&ObjectiveToml>, timeout: Duration, collector: &mut Collector) -> Objective {
     const DEFAULT: f64 = 0.99;
     let availability = written.and_then(|written| written.availability.as_ref()).map_or(DEFAULT, |availability| {
-        let number = availability.get_ref().trim_end_matches(['%', ' ']).parse::<f64>().ok();
-        let is_share = |share: &f64| availability.get_ref().ends_with('%') && *share > 0.0 && *share < 100.0;
-        number.filter(is_share).map_or_else(
-            || {
-                collector.note(&availability.span(), "an availability is above 0 % and below 100 %, as \"99.9 %\"");
-                DEFAULT
-            },
-            |percent| percent / 100.0,
-        )
+        share_of(availability.get_ref()).unwrap_or_else(|| {
+            collector.note(&availability.span(), "an availability is above 0 % and below 100 %, as \"99.9 %\"");
+            DEFAULT
+        })
     });
     Objective { availability, within: time(written.and_then(|written| written.within.as_ref()), timeout, collector) }
+}
+
+/// `99.9 %` as 0.999.
+fn share_of(text: &str) -> Option<f64> {
+    let percent: f64 = text.strip_suffix('%')?.trim_end_matches(['%', ' ']).parse().ok()?;
+    if !(percent > 0.0 && percent < 100.0) {
+        return None;
+    }
+    // 99.9 / 100.0 is above 0.999, so that 999 good requests of 1000 would miss it.
+    format!("{percent}e-2").parse().ok()
 }
 
 fn retention(written: Option<&RetentionToml>, collector: &mut Collector) -> Retention {
@@ -441,6 +446,9 @@ fn plain(value: &toml::Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::history::TargetHistory;
+    use crate::objective::Compliance;
+    use crate::record::Counts;
 
     const SMALL: &str = "interval = '10s'\n[[target]]\nname = 'a'\nurl = 'http://a/'\n";
 
@@ -472,6 +480,19 @@ mod tests {
                 "http://a/"
             ]
         );
+    }
+
+    #[test]
+    fn objective_that_is_exactly_met_is_met() {
+        for good in 1..1_000 {
+            let percent = format!("{}.{} %", good / 10, good % 10);
+            let text = format!("{SMALL}[objective]\navailability = '{percent}'\n");
+            let availability = File::parse(&text, |_, _| Ok(())).unwrap().objective.availability;
+            let counts = Counts { requests: 1_000, ok: good, ..Counts::default() };
+            let target = TargetHistory { up: good, down: 1_000 - good, counts, ..TargetHistory::default() };
+            let compliance = Compliance::from_history(&target, availability).unwrap();
+            assert!(compliance.is_met && compliance.budget_used <= 1.0, "{percent}: {compliance:?}");
+        }
     }
 
     #[test]

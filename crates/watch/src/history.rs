@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use breme_stats::Histogram;
 use serde::{Deserialize, Serialize};
 
+use crate::interval_lengths::IntervalLengths;
 use crate::journal::{JournalError, Resolution, Storage, read_segment, segments};
 use crate::record::{
     ClockStep, Counts, Gap, IntervalRecord, OngoingOutage, Outage, Probe, Rollup, TargetRollup, TargetState, Usage,
@@ -20,12 +21,21 @@ pub const HOURS_MAX: usize = 5 * 366 * 24;
 /// Most outages per target, gaps and clock steps; the latest are kept.
 pub const OUTAGES_MAX: usize = 10_000;
 
-/// Description of a journal: its file `watch.json`.
+/// Content of `watch.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StoredInfo {
+    #[serde(flatten)]
+    pub journal: JournalInfo,
+    /// None if an older breme wrote it.
+    pub intervals: Option<IntervalLengths>,
+}
+
+/// Description of a journal.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JournalInfo {
     /// Version of this layout.
     pub version: u32,
-    /// Milliseconds between the starts of two intervals.
+    /// Milliseconds between the starts of two intervals, the latest.
     pub interval_ms: u64,
     /// Name of the time zone; empty: that of the system.
     pub time_zone: String,
@@ -89,15 +99,27 @@ pub struct TargetHistory {
     pub unknown: u64,
 }
 
-/// Calls `see` for every interval of the journal, in order.
+/// Calls `see` for every interval of the journal after the one with the number `after`, in order.
 ///
 /// # Errors
 /// When a file cannot be read.
-pub fn for_each_interval(storage: &impl Storage, mut see: impl FnMut(&IntervalRecord)) -> Result<(), JournalError> {
-    for first in segments(storage, Resolution::Raw)? {
-        read_segment::<IntervalRecord>(storage, Resolution::Raw, first)?.0.iter().for_each(&mut see);
+pub fn for_each_interval(
+    storage: &impl Storage,
+    after: u64,
+    mut see: impl FnMut(&IntervalRecord),
+) -> Result<(), JournalError> {
+    for first in raw_segments(storage, after)? {
+        let (intervals, _) = read_segment::<IntervalRecord>(storage, Resolution::Raw, first)?;
+        intervals.iter().filter(|interval| interval.number > after).for_each(&mut see);
     }
     Ok(())
+}
+
+/// Segments with the intervals after the one with the number `after`.
+fn raw_segments(storage: &impl Storage, after: u64) -> Result<Vec<u64>, JournalError> {
+    let mut firsts = segments(storage, Resolution::Raw)?;
+    let needed = firsts.partition_point(|&first| first <= after).saturating_sub(1);
+    Ok(firsts.split_off(needed))
 }
 
 #[derive(Clone, Debug, Default)]
@@ -150,11 +172,8 @@ impl History {
                 }
             }
         }
-        let firsts = segments(storage, Resolution::Raw)?;
         // Older intervals are read as rollups.
-        let oldest = after.saturating_sub(RECENT_MAX as u64);
-        let needed = firsts.partition_point(|&first| first <= oldest).saturating_sub(1);
-        for &first in &firsts[needed..] {
+        for first in raw_segments(storage, after.saturating_sub(RECENT_MAX as u64))? {
             let (intervals, damaged) = read_segment::<IntervalRecord>(storage, Resolution::Raw, first)?;
             history.damaged += damaged;
             for interval in intervals {

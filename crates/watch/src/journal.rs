@@ -22,6 +22,7 @@ use thiserror::Error;
 use crate::file::Retention;
 pub use crate::frame::RecordError;
 use crate::frame::{encode, scan};
+use crate::interval_lengths::IntervalLengths;
 use crate::record::{ClockReading, IntervalRecord, Probe, Rollup};
 use crate::rollup::{CompletedRollups, RollupBuilder};
 
@@ -145,6 +146,7 @@ pub struct Journal<S> {
     /// Complete rollups that could not be written yet: at most a minute and an hour.
     unwritten: VecDeque<(Resolution, Rollup)>,
     last: Option<(u64, ClockReading)>,
+    intervals: IntervalLengths,
     interval_ms: u64,
 }
 
@@ -166,12 +168,18 @@ impl Numbered for Rollup {
 }
 
 impl<S: Storage> Journal<S> {
-    /// Opens it, truncates an incomplete record, and writes missing rollups.
+    /// Opens it, truncates an incomplete record, and writes missing rollups. `intervals` are the lengths of its
+    /// intervals, and `interval_ms` the length of those that are appended.
     ///
     /// # Errors
     ///
     /// When a file cannot be read or written.
-    pub fn open(storage: S, retention: Retention, interval_ms: u64) -> Result<Self, JournalError> {
+    pub fn open(
+        storage: S,
+        retention: Retention,
+        intervals: IntervalLengths,
+        interval_ms: u64,
+    ) -> Result<Self, JournalError> {
         let mut journal = Self {
             storage,
             retention,
@@ -179,6 +187,7 @@ impl<S: Storage> Journal<S> {
             rollups: RollupBuilder::default(),
             unwritten: VecDeque::new(),
             last: None,
+            intervals,
             interval_ms,
         };
         let hours: Vec<Rollup> = journal.repair(Resolution::Hour, 0)?;
@@ -201,6 +210,8 @@ impl<S: Storage> Journal<S> {
             journal.write_rollups(completed)?;
             journal.last = Some((interval.number, interval.reading()));
         }
+        let next = journal.last.map_or(1, |(number, _)| number + 1);
+        journal.intervals.begin(next, interval_ms);
         Ok(journal)
     }
 
@@ -246,6 +257,12 @@ impl<S: Storage> Journal<S> {
     #[must_use]
     pub fn last(&self) -> Option<(u64, ClockReading)> {
         self.last
+    }
+
+    /// Lengths of its intervals, and of those that are appended. They must be stored before the next interval.
+    #[must_use]
+    pub const fn intervals(&self) -> &IntervalLengths {
+        &self.intervals
     }
 
     /// Appends an interval that began at `reading`. Durable on return. The journal assigns its number, and derives the
@@ -307,8 +324,8 @@ impl<S: Storage> Journal<S> {
         Ok(())
     }
 
-    /// Removes segments that are older than the retention, and the oldest beyond [`SEGMENTS_MAX`]. Age is counted in
-    /// intervals, so that a clock step removes nothing.
+    /// Removes segments that are older than the retention, and the oldest beyond [`SEGMENTS_MAX`]. Age is the measured
+    /// time, so that a clock step removes nothing.
     fn remove_old(&mut self, now: u64) -> Result<(), JournalError> {
         for resolution in Resolution::ALL {
             let retention = match resolution {
@@ -316,10 +333,10 @@ impl<S: Storage> Journal<S> {
                 Resolution::Minute => self.retention.minutes,
                 Resolution::Hour => self.retention.hours,
             };
-            let intervals = u64::try_from(retention.as_millis()).unwrap_or(u64::MAX) / self.interval_ms.max(1);
+            let retention_ms = u64::try_from(retention.as_millis()).unwrap_or(u64::MAX);
             let segments = &mut self.segments[resolution as usize];
             while let [oldest, next, ..] = segments.as_slice() {
-                let is_old = now.saturating_sub(next.first) > intervals;
+                let is_old = self.intervals.measured_ms(next.first, now) > retention_ms;
                 if !is_old && segments.len() <= SEGMENTS_MAX[resolution as usize] {
                     break;
                 }

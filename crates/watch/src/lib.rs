@@ -12,6 +12,7 @@
 //! | [`record`] | one interval with its probes; a rollup of many |
 //! | `rollup` | intervals → minutes → hours; outages |
 //! | `frame`, [`journal`] | records with lengths and checksums, in segments; recovery, retention |
+//! | `interval_lengths` | lengths of a journal's intervals, for its retention |
 //! | [`history`] | a journal read into series of bounded length |
 //! | [`findings`] | effects of the hour and the weekday, changes of level, trends, each with its evidence |
 //! | [`objective`] | service level objective, error budget, burn rate |
@@ -25,6 +26,7 @@ mod file;
 pub mod findings;
 mod frame;
 pub mod history;
+mod interval_lengths;
 pub mod journal;
 pub mod objective;
 pub mod record;
@@ -35,3 +37,4 @@ pub use file::{
     Alert, Destination, File, INTERVAL_MIN, Objective, ProcessLocator, Retention, TARGET_COUNT_MAX,
     WATCH_FILE_BYTES_MAX, WatchTarget,
 };
+pub use interval_lengths::IntervalLengths;

@@ -8,12 +8,14 @@
 use std::collections::VecDeque;
 
 use crate::history::TargetHistory;
-use crate::record::{Counts, TargetState};
+use crate::record::{ClockReading, Counts, TargetState};
 
 /// Long and short window of the burn rate, minutes.
-const WINDOWS_MIN: [usize; 2] = [60, 5];
-/// Fewest requests in a window for a burn rate.
-const REQUESTS_MIN: u64 = 10;
+const WINDOWS_MIN: [u64; 2] = [60, 5];
+/// Fewest requests in these windows for a burn rate. The short one only shows whether the cause lasts; a request per
+/// minute is enough for that.
+const REQUESTS_MIN: [u64; 2] = [10, 1];
+const MINUTE_MS: u64 = 60_000;
 
 /// How well a target meets its objective.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,8 +51,10 @@ pub struct ObjectiveMonitor {
     down_intervals: u64,
     is_down: bool,
     is_too_high: bool,
+    /// Boot from which `minutes` count.
+    boot: u16,
     /// Minute, good requests and all requests; the current minute is last.
-    minutes: VecDeque<(i64, u64, u64)>,
+    minutes: VecDeque<(u64, u64, u64)>,
 }
 
 /// A change that raises an alert.
@@ -79,6 +83,7 @@ impl ObjectiveMonitor {
             down_intervals: 0,
             is_down: false,
             is_too_high: false,
+            boot: 0,
             minutes: VecDeque::new(),
         }
     }
@@ -92,11 +97,11 @@ impl ObjectiveMonitor {
     /// Burn rate over the long window; none with too few requests.
     #[must_use]
     pub fn burn_rate(&self) -> Option<f64> {
-        self.rate_over(WINDOWS_MIN[0])
+        self.rate_over(WINDOWS_MIN[0], REQUESTS_MIN[0])
     }
 
-    /// Adds an interval. `minute` counts from boot.
-    pub fn observe(&mut self, minute: i64, counts: &Counts) -> Vec<AlertEvent> {
+    /// Adds an interval that began at `reading`.
+    pub fn observe(&mut self, reading: ClockReading, counts: &Counts) -> Vec<AlertEvent> {
         let mut events = Vec::new();
         match counts.state() {
             TargetState::Down => {
@@ -113,12 +118,16 @@ impl ObjectiveMonitor {
             }
             TargetState::Unknown => {}
         }
-        self.count(minute, counts);
+        self.count(reading, counts);
         events.extend(self.check_burn_rate());
         events
     }
 
-    fn count(&mut self, minute: i64, counts: &Counts) {
+    fn count(&mut self, reading: ClockReading, counts: &Counts) {
+        if std::mem::replace(&mut self.boot, reading.boot) != reading.boot {
+            self.minutes.clear();
+        }
+        let minute = reading.boot_ms / MINUTE_MS;
         match self.minutes.back_mut() {
             Some((known, good, all)) if *known == minute => {
                 *good += counts.good();
@@ -126,21 +135,21 @@ impl ObjectiveMonitor {
             }
             _ => self.minutes.push_back((minute, counts.good(), counts.requests)),
         }
-        while self.minutes.front().is_some_and(|(oldest, ..)| *oldest <= minute - WINDOWS_MIN[0] as i64) {
+        while self.minutes.front().is_some_and(|(oldest, ..)| oldest + WINDOWS_MIN[0] <= minute) {
             self.minutes.pop_front();
         }
     }
 
-    fn rate_over(&self, window: usize) -> Option<f64> {
+    fn rate_over(&self, window: u64, requests_min: u64) -> Option<f64> {
         let newest = self.minutes.back()?.0;
-        let recent = self.minutes.iter().filter(|(minute, ..)| *minute > newest - window as i64);
+        let recent = self.minutes.iter().filter(|(minute, ..)| minute + window > newest);
         let (good, all) = recent.fold((0, 0), |(good, all), (_, more, of)| (good + more, all + of));
-        (all >= REQUESTS_MIN).then(|| (1.0 - good as f64 / all as f64) / (1.0 - self.availability))
+        (all >= requests_min).then(|| (1.0 - good as f64 / all as f64) / (1.0 - self.availability))
     }
 
     fn check_burn_rate(&mut self) -> Option<AlertEvent> {
-        let [long, short] = WINDOWS_MIN.map(|window| self.rate_over(window));
-        let (long, short) = (long?, short?);
+        let long = self.burn_rate()?;
+        let short = self.rate_over(WINDOWS_MIN[1], REQUESTS_MIN[1])?;
         let is_too_high = long >= self.burn_rate && short >= self.burn_rate;
         let was_too_high = std::mem::replace(&mut self.is_too_high, is_too_high);
         match (was_too_high, is_too_high) {
@@ -172,10 +181,14 @@ mod tests {
         }
     }
 
+    const fn minute(minute: u64, boot: u16) -> ClockReading {
+        ClockReading { wall_ms: 0, boot_ms: minute * MINUTE_MS, boot }
+    }
+
     #[test]
     fn reports_down_after_three_intervals_and_up_after_one() {
         let mut monitor = ObjectiveMonitor::new(0.99, 3, f64::INFINITY);
-        let mut events = |counts: &Counts| monitor.observe(0, counts);
+        let mut events = |counts: &Counts| monitor.observe(minute(0, 0), counts);
         assert!([&BAD, &BAD, &GOOD, &BAD, &BAD].into_iter().all(|counts| events(counts).is_empty()));
         assert_eq!(events(&BAD), [AlertEvent::Down { intervals: 3 }]);
         assert!(events(&BAD).is_empty() && events(&Counts::default()).is_empty());
@@ -185,15 +198,12 @@ mod tests {
     #[test]
     fn reports_burn_rate_once() {
         let mut monitor = ObjectiveMonitor::new(0.99, 1_000, 14.4);
-        let minutes = |monitor: &mut ObjectiveMonitor,
-                       range: std::ops::Range<i64>,
-                       bad_of_ten: u64|
-         -> Vec<AlertEvent> {
-            let of = |number: u64| if number < bad_of_ten { &BAD } else { &GOOD };
-            range
-                .flat_map(|minute| (0..10).flat_map(|number| monitor.observe(minute, of(number))).collect::<Vec<_>>())
-                .collect()
-        };
+        let minutes =
+            |monitor: &mut ObjectiveMonitor, range: std::ops::Range<u64>, bad_of_ten: u64| -> Vec<AlertEvent> {
+                let of = |number: u64| if number < bad_of_ten { &BAD } else { &GOOD };
+                let numbers = range.flat_map(|number| (0..10).map(move |request| (number, request)));
+                numbers.flat_map(|(number, request)| monitor.observe(minute(number, 0), of(request))).collect()
+            };
         assert!(minutes(&mut monitor, 0..60, 0).is_empty());
         let events = minutes(&mut monitor, 60..90, 4);
         assert!(
@@ -202,5 +212,27 @@ mod tests {
         );
         assert_eq!(minutes(&mut monitor, 90..110, 0), [AlertEvent::BurnRateNormal]);
         assert!(monitor.burn_rate() > Some(10.0), "over an hour it is still high");
+    }
+
+    #[test]
+    fn one_request_per_minute_is_enough_for_a_burn_rate() {
+        let mut monitor = ObjectiveMonitor::new(0.99, 1_000, 14.4);
+        let mut events = |range: std::ops::Range<u64>, counts: &Counts| -> Vec<AlertEvent> {
+            range.flat_map(|number| monitor.observe(minute(number, 0), counts)).collect()
+        };
+        assert!(events(0..9, &BAD).is_empty(), "nine requests are too few");
+        assert!(matches!(events(9..30, &BAD)[..], [AlertEvent::BurnRateHigh { rate }] if rate > 99.0));
+        assert_eq!(events(30..40, &GOOD), [AlertEvent::BurnRateNormal]);
+    }
+
+    #[test]
+    fn burn_rate_begins_anew_after_a_reboot() {
+        let mut monitor = ObjectiveMonitor::new(0.99, 1_000, 14.4);
+        (0..20).for_each(|number| drop(monitor.observe(minute(number, 1), &BAD)));
+        assert!(monitor.burn_rate().is_some());
+        (0..9).for_each(|number| drop(monitor.observe(minute(10 + number, 2), &GOOD)));
+        assert_eq!(monitor.burn_rate(), None);
+        monitor.observe(minute(19, 2), &GOOD);
+        assert_eq!(monitor.burn_rate(), Some(0.0));
     }
 }

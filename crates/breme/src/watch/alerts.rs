@@ -43,16 +43,18 @@ impl Alerts {
             }
             AlertEvent::Up => ("up", format!("{target} is up again")),
             AlertEvent::BurnRateHigh { rate } => {
-                ("burn-rate-high", format!("{target} uses its error budget {rate:.1} times too fast"))
+                ("burn-rate-high", format!("{target} is using up its error budget {rate:.1} times as fast as allowed"))
             }
             AlertEvent::BurnRateNormal => {
-                ("burn-rate-normal", format!("{target} no longer uses its error budget too fast"))
+                ("burn-rate-normal", format!("{target} no longer uses up its error budget too fast"))
             }
         };
-        eprintln!("breme watch: {time}: {text}");
+        breme_base::error_line!("breme watch: {time}: {text}");
         let alert = json!({ "time": time, "target": target, "state": state, "cause": cause, "text": text });
         if !self.0.queue(alert) {
-            eprintln!("breme watch: {WAITING_MAX} alerts are queued for the webhook; this one is not sent");
+            breme_base::error_line!(
+                "breme watch: {WAITING_MAX} alerts are queued for the webhook; this one is not sent"
+            );
         }
     }
 }
@@ -63,7 +65,7 @@ fn send_all(alerts: &mpsc::Receiver<Value>, webhook: Option<&Receiver>, file: Op
         if let Some(file) = file
             && let Err(error) = append(file, &format!("{alert}\n"))
         {
-            eprintln!("breme watch: alert.file {file}: cannot be written: {error}");
+            breme_base::error_line!("breme watch: alert.file {file}: cannot be written: {error}");
         }
         // At the end an unreachable webhook delays the exit once, not once per alert.
         if let Some(receiver) = webhook.filter(|_| is_reachable || !is_ending.load(Ordering::SeqCst)) {
@@ -86,7 +88,7 @@ fn post(receiver: &Receiver, body: &str, is_ending: &AtomicBool) -> bool {
             Err(problem) => problem,
         };
         if attempt == ATTEMPTS || is_ending.load(Ordering::SeqCst) {
-            eprintln!(
+            breme_base::error_line!(
                 "breme watch: alert.webhook: {problem}; given up after {}",
                 breme_base::plural(attempt.into(), "attempt")
             );

@@ -186,7 +186,7 @@ fn write_csv(journal: &LoadedJournal, per: RowSpan, out: &mut dyn Write) -> io::
     };
     if per == RowSpan::Interval {
         let mut failed = Ok(());
-        for_each_interval(&journal.folder, |interval| {
+        for_each_interval(&journal.folder, 0, |interval| {
             for probe in &interval.probes {
                 if failed.is_ok() {
                     failed = write(probe.target, &Point::from_probe(interval.wall_ms, probe));
@@ -235,7 +235,7 @@ fn send_spans(journal: &LoadedJournal, per: RowSpan, spans: &SyncSender<log::Int
         });
     };
     let mut open: BTreeMap<u32, (i64, Histogram)> = BTreeMap::new();
-    let visited = for_each_interval(&journal.folder, |interval| {
+    let visited = for_each_interval(&journal.folder, 0, |interval| {
         let start_ms = interval.wall_ms.div_euclid(unit_ms) * unit_ms;
         for probe in &interval.probes {
             if open.get(&probe.target).is_some_and(|(start, _)| *start != start_ms)

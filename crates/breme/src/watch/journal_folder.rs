@@ -6,9 +6,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use breme_command::failure::Failure;
-use breme_watch::File as WatchFile;
-use breme_watch::history::{JournalInfo, TargetInfo};
+use breme_watch::history::{JournalInfo, StoredInfo, TargetInfo};
 use breme_watch::journal::Storage;
+use breme_watch::{File as WatchFile, IntervalLengths};
 
 const INFO_FILE: &str = "watch.json";
 const LOCK: &str = "lock";
@@ -56,25 +56,43 @@ impl JournalFolder {
         }
     }
 
-    /// Reads `watch.json`.
+    /// Describes the journal.
     pub(super) fn info(&self) -> Result<JournalInfo, Failure> {
+        self.read_info().map(|info| info.journal)
+    }
+
+    /// Lengths of the journal's intervals; empty in a new journal.
+    pub(super) fn intervals(&self) -> Result<IntervalLengths, Failure> {
+        if !self.path.join(INFO_FILE).exists() {
+            return Ok(IntervalLengths::default());
+        }
+        let StoredInfo { journal, intervals } = self.read_info()?;
+        Ok(intervals.unwrap_or_else(|| IntervalLengths::constant(journal.interval_ms)))
+    }
+
+    fn read_info(&self) -> Result<StoredInfo, Failure> {
         let path = self.path.join(INFO_FILE);
         let failed = |problem: String| Failure::run(format!("{}: {problem}", path.display()));
         let bytes = breme_sys::read_bounded(&path, INFO_BYTES_MAX)
             .map_err(|error| failed(format!("cannot be read: {error}")))?;
-        let info: JournalInfo =
+        let info: StoredInfo =
             serde_json::from_slice(&bytes).map_err(|error| failed(format!("is damaged: {error}")))?;
-        if info.version > VERSION {
+        if info.journal.version > VERSION {
             return Err(failed(format!(
                 "the journal has version {}, this breme supports {VERSION}; use a newer breme",
-                info.version
+                info.journal.version
             )));
         }
         Ok(info)
     }
 
     /// Writes `watch.json`. Targets keep their index; new ones are appended.
-    pub(super) fn update_info(&self, file: &WatchFile, concurrency: &[u64]) -> Result<JournalInfo, Failure> {
+    pub(super) fn update_info(
+        &self,
+        file: &WatchFile,
+        concurrency: &[u64],
+        intervals: &IntervalLengths,
+    ) -> Result<JournalInfo, Failure> {
         let known = if self.path.join(INFO_FILE).exists() { self.info()?.targets } else { Vec::new() };
         let mut targets = known;
         for (target, &concurrency) in file.targets.iter().zip(concurrency) {
@@ -84,7 +102,7 @@ impl JournalFolder {
                 None => targets.push(info),
             }
         }
-        let info = JournalInfo {
+        let journal = JournalInfo {
             version: VERSION,
             interval_ms: u64::try_from(file.interval.as_millis()).unwrap_or(u64::MAX),
             time_zone: file.time_zone.clone().unwrap_or_default(),
@@ -93,12 +111,13 @@ impl JournalFolder {
             targets,
         };
         let path = self.path.join(INFO_FILE);
+        let info = StoredInfo { journal, intervals: Some(intervals.clone()) };
         self.write_info(&info)
             .map_err(|error| Failure::run(format!("{}: cannot be written: {error}", path.display())))?;
-        Ok(info)
+        Ok(info.journal)
     }
 
-    fn write_info(&self, info: &JournalInfo) -> io::Result<()> {
+    fn write_info(&self, info: &StoredInfo) -> io::Result<()> {
         let unfinished = self.path.join("watch.json.unfinished");
         let mut file = File::create(&unfinished)?;
         file.write_all(&serde_json::to_vec_pretty(info).map_err(io::Error::other)?)?;
@@ -153,5 +172,25 @@ impl Storage for JournalFolder {
     fn remove(&mut self, name: &str) -> io::Result<()> {
         self.open.remove(name);
         fs::remove_file(self.path.join(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_of_intervals_survive_restarts() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = JournalFolder::open_write(folder.path()).unwrap();
+        assert_eq!(journal.intervals().unwrap(), IntervalLengths::default());
+        let text = "interval = '20s'\n[[target]]\nname = 'a'\nurl = 'http://a/'\n";
+        let file = WatchFile::parse(text, |_, _| Ok(())).unwrap();
+        let seconds = IntervalLengths::constant(1_000);
+        let written = journal.update_info(&file, &[1], &seconds).unwrap();
+        assert_eq!((journal.info().unwrap(), journal.intervals().unwrap()), (written.clone(), seconds));
+        let older = serde_json::to_vec(&written).unwrap();
+        fs::write(folder.path().join(INFO_FILE), older).unwrap();
+        assert_eq!(journal.intervals().unwrap(), IntervalLengths::constant(20_000));
     }
 }

@@ -1,7 +1,7 @@
 //! One measurement of a target: a run of `load` in this process, and a sample of the target's resources.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use breme_command::failure::Failure;
 use breme_load_command::{Cancellation, Measurement, MeasurementError, MeasurementResult};
@@ -23,7 +23,7 @@ pub(super) struct Prober {
     processes: Option<Mutex<ExternalProcesses>>,
     metrics: Option<String>,
     /// CPU seconds of the previous scrape, and its time.
-    scraped: Mutex<Option<(f64, std::time::Instant)>>,
+    scraped: Mutex<Option<(f64, Instant)>>,
 }
 
 pub(super) struct ProbeResult {
@@ -50,9 +50,10 @@ impl Prober {
         })
     }
 
-    pub(super) fn probe(&self, stop: &Cancellation) -> ProbeResult {
+    /// Metrics that are slow are given up at the `deadline`.
+    pub(super) fn probe(&self, stop: &Cancellation, deadline: Instant) -> ProbeResult {
         let measured = self.measurement.run(stop);
-        let (usage, problem) = self.usage();
+        let (usage, problem) = self.usage(deadline);
         let mut problems: Vec<String> = problem.into_iter().collect();
         let mut probe = match measured {
             Ok(measured) => probe_of(&measured, self.within),
@@ -80,12 +81,17 @@ impl Prober {
         ProbeResult { probe: Probe { target: self.number, ..Probe::default() }, problems }
     }
 
+    /// Index in the journal.
+    pub(super) const fn number(&self) -> u32 {
+        self.number
+    }
+
     /// Most open descriptors of a measurement.
     pub(super) fn descriptors(&self) -> Result<u64, Failure> {
         self.measurement.descriptors()
     }
 
-    fn usage(&self) -> (Option<Usage>, Option<String>) {
+    fn usage(&self, deadline: Instant) -> (Option<Usage>, Option<String>) {
         if let Some(used) = self.processes.as_ref().and_then(|processes| processes.lock().sample()) {
             return (Some(usage_of(&used)), None);
         }
@@ -93,7 +99,12 @@ impl Prober {
             let is_missing = self.processes.is_some();
             return (None, is_missing.then(|| String::from("its process is not running, or belongs to another user")));
         };
-        match scrape(url, METRICS_WITHIN) {
+        let within = METRICS_WITHIN.min(deadline.saturating_duration_since(Instant::now()));
+        if within.is_zero() {
+            let problem = format!("the interval left no time for {url}; use a longer interval or a shorter timeout");
+            return (None, Some(problem));
+        }
+        match scrape(url, within) {
             Ok(exposed) => match self.usage_of_metrics(&exposed) {
                 None => (None, Some(format!("{url} has no process_resident_memory_bytes"))),
                 usage => (usage, None),
@@ -110,7 +121,7 @@ impl Prober {
         let descriptors = whole(&["process_open_fds"]);
         let limit = value(&["process_max_fds"]).filter(|limit| *limit >= 1.0);
         let cpu_s = value(&["process_cpu_seconds_total", "process_cpu_seconds"]).unwrap_or(0.0);
-        let now = std::time::Instant::now();
+        let now = Instant::now();
         let before = self.scraped.lock().replace((cpu_s, now));
         let (cpu_ns, over_ns) = before.map_or((0, 0), |(cpu_before_s, before)| {
             let over = now.duration_since(before).as_nanos();

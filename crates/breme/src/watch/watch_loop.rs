@@ -13,8 +13,8 @@ use breme_command::failure::{AGAINST, Failure, NO_VERDICT};
 use breme_command::server::ListenPlace;
 use breme_driver::Clock;
 use breme_load_command::{Cancellation, Measurement};
-use breme_watch::history::TargetHistory;
-use breme_watch::journal::Journal;
+use breme_watch::history::{RECENT_MAX, TargetHistory, for_each_interval};
+use breme_watch::journal::{Journal, JournalError};
 use breme_watch::objective::{Compliance, ObjectiveMonitor};
 use breme_watch::record::{ClockReading, IntervalRecord};
 use breme_watch::{Destination, File, WATCH_FILE_BYTES_MAX, WatchTarget, text};
@@ -29,6 +29,8 @@ use super::pages::AdminPages;
 use super::prober::{ProbeResult, Prober};
 use super::status::{Status, WatchMetrics};
 
+/// Part of an interval that is left for writing it: one in this many. An interval that ends late costs the next one.
+const WRITING_PART: u32 = 10;
 /// A lasting problem is printed once in this many intervals.
 const REPORT_EVERY: u64 = 100;
 
@@ -38,10 +40,13 @@ pub(super) fn watch(args: &WatchArgs, path: &Path) -> Result<ExitCode, Failure> 
     let zone = text::zone(file.time_zone.as_deref()).map_err(Failure::usage)?;
     let folder_path = args.journal.clone().unwrap_or_else(|| path.with_extension("watch"));
     let folder = JournalFolder::open_write(&folder_path)?;
-    let probers = probers(&file, &folder)?;
+    let failed =
+        |error: JournalError| Failure::run(format!("the journal {} cannot be opened: {error}", folder_path.display()));
     let interval_ms = u64::try_from(file.interval.as_millis()).unwrap_or(u64::MAX);
-    let journal = Journal::open(folder, file.retention, interval_ms)
-        .map_err(|error| Failure::run(format!("the journal {} cannot be opened: {error}", folder_path.display())))?;
+    let intervals = folder.intervals()?;
+    let journal = Journal::open(folder, file.retention, intervals, interval_ms).map_err(failed)?;
+    let probers = probers(&file, &journal)?;
+    let monitors = monitors(&file, &probers, &journal).map_err(failed)?;
     let status = Status::new(file.targets.iter().map(|target| target.name.clone()));
     let stop = Arc::new(Cancellation::default());
     let stopped = catch_signals(Arc::clone(&stop))?;
@@ -54,12 +59,11 @@ pub(super) fn watch(args: &WatchArgs, path: &Path) -> Result<ExitCode, Failure> 
     let remote_writer =
         remote_writer.map(|receiver| RemoteWriter::start("watch", receiver, metrics(), ProblemReports::Immediate));
     let remote_writer = remote_writer.transpose()?;
-    let monitor = || ObjectiveMonitor::new(file.objective.availability, file.alert.down_after, file.alert.burn_rate);
     let mut watch = WatchLoop {
-        monitors: probers.iter().map(|_| monitor()).collect(),
         file: &file,
         zone,
         probers,
+        monitors,
         journal,
         status,
         stop,
@@ -105,14 +109,14 @@ fn receiver(key: &str, destination: Option<&Destination>) -> Result<Option<PushR
     receiver.map(Some).map_err(|problem| Failure::run(format!("{key}_auth_file {problem}")))
 }
 
-fn probers(file: &File, folder: &JournalFolder) -> Result<Vec<Prober>, Failure> {
+fn probers(file: &File, journal: &Journal<JournalFolder>) -> Result<Vec<Prober>, Failure> {
     // The journal assigns the indexes of targets.
     let loads: Vec<u64> = file
         .targets
         .iter()
         .map(|target| Ok(Measurement::new(&target.load)?.connections() as u64))
         .collect::<Result<_, Failure>>()?;
-    let info = folder.update_info(file, &loads)?;
+    let info = journal.storage().update_info(file, &loads, journal.intervals())?;
     let number = |target: &WatchTarget| info.targets.iter().position(|known| known.name == target.name).unwrap_or(0);
     let prober =
         |target: &WatchTarget| Prober::new(u32::try_from(number(target)).unwrap_or(u32::MAX), target, file.objective);
@@ -121,6 +125,27 @@ fn probers(file: &File, folder: &JournalFolder) -> Result<Vec<Prober>, Failure> 
     let descriptors = probers.iter().map(Prober::descriptors).sum::<Result<u64, Failure>>()?;
     breme_sys::ensure_descriptor_limit(descriptors).map_err(Failure::run)?;
     Ok(probers)
+}
+
+/// With the state in which the previous watch ended: its alerts were sent.
+fn monitors(
+    file: &File,
+    probers: &[Prober],
+    journal: &Journal<JournalFolder>,
+) -> Result<Vec<ObjectiveMonitor>, JournalError> {
+    let alert = &file.alert;
+    let monitor = |_: &Prober| ObjectiveMonitor::new(file.objective.availability, alert.down_after, alert.burn_rate);
+    let mut monitors: Vec<ObjectiveMonitor> = probers.iter().map(monitor).collect();
+    let last = journal.last().map_or(0, |(number, _)| number);
+    // At least an hour, for the burn rate, and as many intervals as a target needs to be down.
+    let after = last.saturating_sub(alert.down_after.max(RECENT_MAX as u64));
+    for_each_interval(journal.storage(), after, |interval| {
+        for (prober, monitor) in probers.iter().zip(&mut monitors) {
+            let probe = interval.probes.iter().find(|probe| probe.target == prober.number());
+            probe.into_iter().for_each(|probe| drop(monitor.observe(interval.reading(), &probe.counts)));
+        }
+    })?;
+    Ok(monitors)
 }
 
 /// The first signal ends the watch. The interval in progress is dropped.
@@ -145,7 +170,7 @@ fn start_admin(
     journal: &Path,
 ) -> Result<Option<Admin>, Failure> {
     let Some(listener) = args.process.admin()?.map(AdminListener::bind).transpose()? else { return Ok(None) };
-    println!("admin on {}", ListenPlace::plain(listener.address().clone()));
+    breme_base::output_line!("admin on {}", ListenPlace::plain(listener.address().clone()));
     let registry = application_registry("watch", process, [Box::new(WatchMetrics(status.clone()))]);
     let token = AdminToken::from_file("", None).map_err(Failure::run)?;
     let pages = AdminPages::new(journal.to_owned());
@@ -171,9 +196,9 @@ impl WatchLoop<'_> {
     fn announce(&self, folder: &Path) {
         let targets = breme_base::plural(self.probers.len() as u64, "target");
         let interval = self.file.interval.as_secs_f64();
-        println!("watching {targets} every {interval} s, journal in {}", folder.display());
+        breme_base::output_line!("watching {targets} every {interval} s, journal in {}", folder.display());
         if let Some((number, _)) = self.journal.last() {
-            eprintln!("breme watch: the journal continues after interval {number}");
+            breme_base::error_line!("breme watch: the journal continues after interval {number}");
         }
     }
 
@@ -189,17 +214,19 @@ impl WatchLoop<'_> {
             if length.is_some_and(|length| next.duration_since(started) >= length) {
                 return;
             }
-            self.measure();
+            self.measure(next + self.file.interval - self.file.interval / WRITING_PART);
             let passed = started.elapsed().as_nanos() / self.file.interval.as_nanos().max(1);
             next = started + self.file.interval * u32::try_from(passed + 1).unwrap_or(u32::MAX);
         }
     }
 
-    fn measure(&mut self) {
+    /// All targets, with metrics until the `deadline`.
+    fn measure(&mut self, deadline: Instant) {
         let reading = now();
         let (stop, probers) = (&self.stop, &self.probers);
         let results: Vec<ProbeResult> = std::thread::scope(|scope| {
-            let threads: Vec<_> = probers.iter().map(|prober| scope.spawn(move || prober.probe(stop))).collect();
+            let probe = |prober| scope.spawn(move || Prober::probe(prober, stop, deadline));
+            let threads: Vec<_> = probers.iter().map(probe).collect();
             let ended = threads.into_iter().zip(probers);
             ended.map(|(thread, prober)| thread.join().unwrap_or_else(|_| prober.unknown())).collect()
         });
@@ -226,19 +253,18 @@ impl WatchLoop<'_> {
         for problem in problems {
             let lasted = before.get(&problem).map_or(0_u64, |lasted| lasted + 1);
             if lasted.is_multiple_of(REPORT_EVERY) {
-                eprintln!("breme watch: {problem}");
+                breme_base::error_line!("breme watch: {problem}");
             }
             self.problems.insert(problem, lasted);
         }
     }
 
     fn observe(&mut self, interval: &IntervalRecord) {
-        let minute = i64::try_from(interval.boot_ms / 60_000).unwrap_or(i64::MAX);
         let time = text::time(interval.wall_ms, &self.zone);
         let mut status = self.status.lock();
         for (probe, (monitor, status)) in interval.probes.iter().zip(self.monitors.iter_mut().zip(status.iter_mut())) {
             status.take(probe);
-            for event in monitor.observe(minute, &probe.counts) {
+            for event in monitor.observe(interval.reading(), &probe.counts) {
                 self.alerts.raise(&status.name, &time, &event, probe.cause.as_deref());
             }
             (status.is_down, status.burn_rate) = (monitor.is_down(), monitor.burn_rate());
@@ -268,7 +294,7 @@ impl WatchLoop<'_> {
                     )
                 },
             );
-            println!("{}: {summary}", target.name);
+            breme_base::output_line!("{}: {summary}", target.name);
         }
         ExitCode::from(if is_gate { worst } else { 0 })
     }

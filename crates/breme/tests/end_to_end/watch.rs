@@ -134,6 +134,33 @@ fn outages_of_a_frozen_and_a_stopped_server() {
     assert_eq!(states[..4], ["down", "up", "down", "up"], "{lines}");
 }
 
+/// Each alert is raised once, although the watch is restarted twice while the target is down, and once before it is up.
+#[test]
+fn restart_continues_with_the_state_of_alerts() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = Site::lab_at(reserved_address());
+    let address = site.address;
+    let alerts = folder.path().join("alerts.jsonl");
+    let more = format!("[alert]\ndown_after = 2\nburn_rate = 1000000\nfile = '{}'\n", alerts.display());
+    let path = file(folder.path(), &one_target(&site, &more));
+    drop(site);
+    let mut known = 0;
+    for _ in 0..3 {
+        let watch = Watch::start(&path, &[]);
+        let report = watch.until("down twice more", |report| down(report) >= known + 2);
+        known = down(&report);
+        assert_eq!(watch.stop(), Some(0));
+    }
+    let _site = Site::lab_at(address);
+    let watch = Watch::start(&path, &[]);
+    watch.until("up", |report| up(report) >= 1);
+    assert_eq!(watch.stop(), Some(0));
+    let lines = std::fs::read_to_string(alerts).unwrap();
+    let states: Vec<Value> =
+        lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["state"].clone()).collect();
+    assert_eq!(states, ["down", "up"], "{lines}");
+}
+
 /// No complete interval is lost or counted twice.
 #[test]
 fn kills_lose_and_repeat_nothing() {

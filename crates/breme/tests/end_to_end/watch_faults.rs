@@ -123,6 +123,29 @@ fn finds_a_slower_server_and_a_leak() {
     assert_eq!(watch.stop(), Some(0));
 }
 
+/// If each interval waited 2 s for the metrics, each would be followed by a gap of 2 s.
+#[test]
+fn hanging_metrics_cost_no_interval() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = serve_each(|stream: TcpStream| {
+        let mut input = BufReader::new(stream.try_clone().unwrap());
+        let mut output = stream;
+        while let Ok(Some(head)) = read_head(&mut input) {
+            if !head.starts_with("GET /metrics ") {
+                let _ = output.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+            }
+        }
+    });
+    let text = format!(
+        "interval = '1s'\n[[target]]\nname = 'shop'\nurl = 'http://{address}/'\nmetrics = 'http://{address}/metrics'\n"
+    );
+    let watch = Watch::start(&file(folder.path(), &text), &[]);
+    watch.until("intervals without gaps between them", |report| {
+        number(report, "/unknown_ms") < 1_000 * (number(report, "/intervals") - 1)
+    });
+    assert_eq!(watch.stop(), Some(0));
+}
+
 /// Accepts every connection; responds to its first request with the status that comes next; sends on the body.
 fn webhook(statuses: &'static [u16]) -> (SocketAddr, Receiver<Value>) {
     let (sender, bodies) = channel();

@@ -2,11 +2,11 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use breme_base::Random;
-use breme_watch::Retention;
 use breme_watch::findings;
-use breme_watch::history::History;
+use breme_watch::history::{History, for_each_interval};
 use breme_watch::journal::Journal;
 use breme_watch::record::{ClockReading, TargetState};
+use breme_watch::{IntervalLengths, Retention};
 use jiff::tz::TimeZone;
 
 use crate::fixture::{MONDAY_MS, Memory, normal, probe, reading};
@@ -16,7 +16,7 @@ const WEEK_S: u64 = 7 * 86_400;
 const SEEDS: u64 = 1;
 
 fn open(memory: &mut Memory) -> Journal<&mut Memory> {
-    Journal::open(memory, Retention::default(), 1_000).unwrap()
+    Journal::open(memory, Retention::default(), IntervalLengths::default(), 1_000).unwrap()
 }
 
 fn resident_bytes() -> u64 {
@@ -64,7 +64,8 @@ fn week_of_seconds_is_small_and_outages_are_exact() {
     let mut counting = Counting::default();
     let mut random = Random::new(1);
     {
-        let mut journal = Journal::open(&mut counting, Retention::default(), 1_000).unwrap();
+        let mut journal =
+            Journal::open(&mut counting, Retention::default(), IntervalLengths::default(), 1_000).unwrap();
         for second in 0..WEEK_S {
             let is_down = outages.iter().any(|(from, to)| (*from..*to).contains(&second));
             let time = (2_000_000.0 * (0.3 * normal(&mut random)).exp()) as u64;
@@ -109,7 +110,7 @@ fn a_hundred_kills_lose_and_repeat_nothing() {
         for _ in 0..100 {
             // Some kills hit the recovery.
             memory.left = Some(random.below(40_000) as usize);
-            let opened = Journal::open(&mut memory, Retention::default(), 1_000);
+            let opened = Journal::open(&mut memory, Retention::default(), IntervalLengths::default(), 1_000);
             if let Ok(mut journal) = opened {
                 assert!(journal.last().map_or(0, |(number, _)| number) >= finished);
                 while let Ok(interval) = journal.append(reading(second), vec![probe(Ok(1_000_000))]) {
@@ -242,7 +243,7 @@ fn clock_steps_change_no_length_and_remove_nothing() {
 fn retention_removes_intervals_and_keeps_rollups() {
     let retention = Retention { raw: Duration::from_secs(3_600), ..Retention::default() };
     let mut memory = Memory::default();
-    let mut journal = Journal::open(&mut memory, retention, 1_000).unwrap();
+    let mut journal = Journal::open(&mut memory, retention, IntervalLengths::default(), 1_000).unwrap();
     for second in 0..40_000 {
         journal.append(reading(second), vec![probe(Ok(1_000))]).unwrap();
     }
@@ -251,4 +252,46 @@ fn retention_removes_intervals_and_keeps_rollups() {
     let history = History::read(&&mut memory).unwrap();
     assert_eq!((history.targets[&0].up, history.last), (40_000, 40_000));
     assert_eq!(probe(Ok(1)).counts.state(), TargetState::Up);
+}
+
+/// A journal of seconds is continued with an interval of 20 s: its first segments are 8 h old, of 10 h.
+#[test]
+fn longer_interval_removes_nothing_within_the_retention() {
+    const SECONDS: u64 = 30_000;
+    const FIRST: &str = "raw-000000000001.log";
+    let retention = Retention { raw: Duration::from_secs(36_000), ..Retention::default() };
+    let mut memory = Memory::default();
+    let mut journal = Journal::open(&mut memory, retention, IntervalLengths::default(), 1_000).unwrap();
+    (0..SECONDS).for_each(|second| drop(journal.append(reading(second), vec![probe(Ok(1_000))]).unwrap()));
+    let mut intervals = journal.intervals().clone();
+    let mut second = SECONDS;
+    // A second restart does not know the first interval from the watch file.
+    for _ in 0..2 {
+        let mut journal = Journal::open(&mut memory, retention, intervals.clone(), 20_000).unwrap();
+        for _ in 0..50 {
+            journal.append(reading(second), vec![probe(Ok(1_000))]).unwrap();
+            second += 20;
+        }
+        intervals = journal.intervals().clone();
+        assert!(memory.files.contains_key(FIRST), "{:?}", memory.files.keys());
+    }
+    let mut journal = Journal::open(&mut memory, retention, intervals, 20_000).unwrap();
+    for _ in 0..500 {
+        journal.append(reading(second), vec![probe(Ok(1_000))]).unwrap();
+        second += 20;
+    }
+    assert!(!memory.files.contains_key(FIRST), "they are more than 10 h old: {:?}", memory.files.keys());
+}
+
+#[test]
+fn latest_intervals_are_read_across_segments() {
+    const LAST: u64 = 20_000;
+    let mut memory = Memory::default();
+    let mut journal = open(&mut memory);
+    (0..LAST).for_each(|second| drop(journal.append(reading(second), vec![probe(Ok(1_000))]).unwrap()));
+    for after in [0, 1, LAST / 2, LAST - 1, LAST] {
+        let mut numbers = Vec::new();
+        for_each_interval(&&mut memory, after, |interval| numbers.push(interval.number)).unwrap();
+        assert!(numbers.iter().copied().eq(after + 1..=LAST), "{} after {after}", numbers.len());
+    }
 }
