@@ -50,7 +50,7 @@ fn serve(args: &LinkArgs) -> Result<(), Failure> {
 
     let ended = running.join();
     admin.into_iter().for_each(Admin::end);
-    eprintln!("breme {ROLE}: {}", summary(&link));
+    breme_base::error_line!("breme {ROLE}: {}", summary(&link));
     panics(ended)
 }
 
@@ -78,7 +78,9 @@ fn report_unreachable(error: ConnectError) {
         ConnectError::Other(kind) => kind.to_string(),
     };
     REPORTED.call_once(|| {
-        eprintln!("breme {ROLE}: cannot connect to the server: {why}; the client's connection is reset (printed once)");
+        breme_base::error_line!(
+            "breme {ROLE}: cannot connect to the server: {why}; the client's connection is reset (printed once)"
+        );
     });
 }
 

@@ -113,7 +113,9 @@ async fn serve_node(
     let is_complete = host.serve(end).await;
     admin.into_iter().for_each(Admin::end);
     if !is_complete {
-        eprintln!("breme session: some requests were aborted, or sessions not handed over, after --drain-timeout");
+        breme_base::error_line!(
+            "breme session: some requests were aborted, or sessions not handed over, after --drain-timeout"
+        );
     }
     Ok(())
 }

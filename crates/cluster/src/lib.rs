@@ -5,6 +5,9 @@
 //! handlers with their sessions; [`peers`] transfers sessions and requests between nodes. [`applications`] contains two
 //! that use sessions; one of them transforms XML documents with XSL stylesheets ([`xsl`]).
 
+// `eprintln!` panics if the log cannot be written: `breme_base::error_line!` does not.
+#![cfg_attr(not(test), warn(clippy::print_stderr))]
+
 pub mod applications;
 mod clock;
 pub mod engine;

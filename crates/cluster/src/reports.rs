@@ -17,7 +17,7 @@ pub(crate) struct Reports(Mutex<HashMap<String, Instant>>);
 impl Reports {
     pub(crate) fn report(&self, message: &str) {
         if self.is_news(message, Instant::now()) {
-            eprintln!("breme session: {message}");
+            breme_base::error_line!("breme session: {message}");
         }
     }
 

@@ -129,7 +129,11 @@ impl Settings {
             (self.renew_every * 2 > self.lease, "renew_every", "at most half of the lease"),
             (self.clock_drift.0 > 200, "clock_drift", "at most 200 parts in 1,000"),
             (self.address.len() > ADDRESS_MAX, "address", "at most 256 bytes"),
-            (self.body_max > BODY_MAX, "body_max", "at most 1 MiB − 1 KiB, so that a record fits into a message"),
+            (
+                self.body_max > BODY_MAX,
+                "body_max",
+                "at most 1,047,552 bytes, so that a session fits into one message of NATS",
+            ),
             (self.response_max.is_zero(), "response_max", "more than nothing"),
             (self.retry_pause.is_zero(), "retry_pause", "more than nothing"),
             (self.wait_max.is_zero(), "wait_max", "more than nothing"),
@@ -172,8 +176,8 @@ impl Settings {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the session setting `{field}` must be {allowed}")]
 pub struct SettingsError {
-    field: &'static str,
-    allowed: &'static str,
+    pub field: &'static str,
+    pub allowed: &'static str,
 }
 
 /// Assumptions of the correctness proof. Tests disable one at a time to see whether the history checker notices; a node

@@ -12,7 +12,7 @@ use breme_command::server::application::LimitFlags;
 use breme_command::server::{ListenPlace, TlsFlags, at_least_one, listen_address, resolve};
 use breme_command::units;
 use breme_driver::Address;
-use breme_session::{Durability, NodeName, Reads, Route, Settings};
+use breme_session::{Durability, NodeName, Reads, Route, Settings, SettingsError};
 use clap::{Command, ValueEnum};
 
 /// The name of the command.
@@ -31,6 +31,8 @@ SIGTERM hands the sessions over to other nodes and shuts down gracefully.
 Exit status: 0 after a shutdown, 1 if the node cannot run, 2 for wrong flags.";
 
 const NODES_MAX: usize = 64;
+/// Below it, nodes lose their leases while they wait for a CPU.
+const LEASE_MIN: Duration = Duration::from_millis(100);
 
 const CLUSTER: &str = "Cluster";
 const SESSIONS: &str = "Sessions";
@@ -331,7 +333,12 @@ impl SessionArgs {
             body_max: self.max_session,
             ..defaults
         };
-        settings.check().map(|()| settings).map_err(Failure::usage)
+        if self.lease < LEASE_MIN {
+            let problem =
+                format!("--lease {:?}: must be at least {LEASE_MIN:?}: it is renewed after a third", self.lease);
+            return Err(Failure::usage(problem));
+        }
+        settings.check().map(|()| settings).map_err(|error| Failure::usage(with_flag(&error)))
     }
 
     pub(super) fn limits(&self) -> Result<Limits, Failure> {
@@ -339,6 +346,18 @@ impl SessionArgs {
         let of_connection = 2;
         self.limits.limits(self.listen.len() + 1, self.admin.is_some(), of_connection)
     }
+}
+
+/// The message of an error in a setting, with the flag that sets it.
+fn with_flag(error: &SettingsError) -> String {
+    let flag = match error.field {
+        "body_max" => "--max-session",
+        "wait_max" => "--wait",
+        "idle" => "--idle",
+        "absolute" => "--absolute",
+        _ => return error.to_string(),
+    };
+    format!("{flag}: must be {}", error.allowed.replace("`idle`", "--idle"))
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ async fn connect(settings: &NatsSettings) -> Result<NatsEngine, EngineError> {
     loop {
         match NatsEngine::connect(settings).await {
             Err(error) if error.is_temporary() && started.elapsed() < START_TIME => {
-                eprintln!("breme session: {error}; retrying");
+                breme_base::error_line!("breme session: {error}; retrying");
                 sleep(START_PAUSE).await;
             }
             outcome => return outcome,

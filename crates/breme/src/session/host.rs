@@ -177,21 +177,26 @@ async fn report(name: String, mut events: broadcast::Receiver<Event>) {
             Err(broadcast::error::RecvError::Closed) => return,
         };
         match event {
-            Event::Joined(life) => eprintln!("breme session: {name} joined the cluster, life {}", life.number),
-            Event::Fenced(life) => eprintln!(
+            Event::Joined(life) => {
+                breme_base::error_line!("breme session: {name} joined the cluster, life {}", life.number);
+            }
+            Event::Fenced(life) => breme_base::error_line!(
                 "breme session: {name}: another node ended life {}, because its lease was not renewed in time; rejoining",
                 life.number
             ),
             Event::FencedPeer(owner) => {
-                eprintln!(
+                breme_base::error_line!(
                     "breme session: {name} ended life {} of {}, and serves its sessions",
-                    owner.incarnation.number, owner.node
+                    owner.incarnation.number,
+                    owner.node
                 );
             }
             Event::Damaged(register) => {
-                eprintln!("breme session: {name}: the engine's register {register} is damaged, or older than before");
+                breme_base::error_line!(
+                    "breme session: {name}: the engine's register {register} is damaged, or older than before"
+                );
             }
-            Event::Left => eprintln!("breme session: {name} left the cluster"),
+            Event::Left => breme_base::error_line!("breme session: {name} left the cluster"),
         }
     }
 }
@@ -210,8 +215,10 @@ async fn watch(node: Node, readiness: Readiness) {
         };
         let is_ready = lack.is_none();
         match lack {
-            Some(lack) if was_ready => eprintln!("breme session: {}: {lack}; /ready returns 503", node.name()),
-            None if !was_ready => eprintln!("breme session: {} is ready", node.name()),
+            Some(lack) if was_ready => {
+                breme_base::error_line!("breme session: {}: {lack}; /ready returns 503", node.name());
+            }
+            None if !was_ready => breme_base::error_line!("breme session: {} is ready", node.name()),
             _ => {}
         }
         was_ready = is_ready;

@@ -45,11 +45,11 @@ impl PeerIdentity {
                 self.tls.replace(&tls);
                 self.expiry.set(&identity);
                 let print = fingerprint(identity.certificate());
-                eprintln!("breme {ROLE}: reloaded the certificate for other nodes, SHA-256 {print}");
+                breme_base::error_line!("breme {ROLE}: reloaded the certificate for other nodes, SHA-256 {print}");
                 true
             }
             Err(problem) => {
-                eprintln!("breme {ROLE}: {problem}; keeping the old certificate for other nodes");
+                breme_base::error_line!("breme {ROLE}: {problem}; keeping the old certificate for other nodes");
                 false
             }
         }

@@ -18,7 +18,7 @@ pub(super) enum PairError {
 impl fmt::Display for PairError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Self::Name => "a name has neither = nor line breaks",
+            Self::Name => "a name must not contain = or a line break",
             Self::Value => "a value has no line breaks",
         })
     }

@@ -48,13 +48,16 @@ impl Director {
             tokio::select! {
                 () = is_true(is_ending.clone()) => break,
                 how = self.program.wait() => {
-                    eprintln!("breme session: the director ended ({how}); restarting it");
+                    breme_base::error_line!("breme session: the director ended ({how}); restarting it");
                 }
             }
             sleep(RESTART_PAUSE).await;
             match Program::start(&self.arguments) {
                 Ok(program) => self.program = program,
-                Err(error) => eprintln!("breme session: {}", cannot_start("the director", &error.to_string()).message),
+                Err(error) => breme_base::error_line!(
+                    "breme session: {}",
+                    cannot_start("the director", &error.to_string()).message
+                ),
             }
         }
         self.program.terminate();

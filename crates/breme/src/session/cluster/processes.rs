@@ -115,7 +115,9 @@ fn secrets(args: &SessionArgs) -> Result<String, Failure> {
         cookie_keys(args)?;
         return Ok(secrets_line(&peers, None));
     }
-    eprintln!("breme session: cookies are signed with a temporary key; to keep sessions, use --cookie-key-file FILE");
+    breme_base::error_line!(
+        "breme session: cookies are signed with a temporary key; to keep sessions, use --cookie-key-file FILE"
+    );
     Ok(secrets_line(&peers, Some(&random_secret()?)))
 }
 
@@ -172,7 +174,7 @@ impl Member<'_> {
                 () = is_true(is_ending.clone()) => return self.end().await,
             };
             self.family.note_end(self.name, self.nonce);
-            eprintln!("breme session: node {} ended ({how}); restarting it", self.name);
+            breme_base::error_line!("breme session: node {} ended ({how}); restarting it", self.name);
             tokio::select! {
                 member = self.start_again() => self = member,
                 () = is_true(is_ending.clone()) => return,
@@ -186,10 +188,10 @@ impl Member<'_> {
             match self.family.start(self.name, &self.place).await {
                 Ok(member) => {
                     let process = member.program.pid().unwrap_or_default();
-                    eprintln!("breme session: node {} is process {process} now", self.name);
+                    breme_base::error_line!("breme session: node {} is process {process} now", self.name);
                     return member;
                 }
-                Err(failure) => eprintln!("breme session: {}; retrying in {pause:?}", failure.message),
+                Err(failure) => breme_base::error_line!("breme session: {}; retrying in {pause:?}", failure.message),
             }
             sleep(pause).await;
             pause = (2 * pause).min(RESTART_PAUSE_MAX);
@@ -201,7 +203,7 @@ impl Member<'_> {
         // It has the same time limit.
         let time = self.family.args.drain_timeout() + LEAVE_TIME + END_TIME;
         if timeout(time, self.program.wait()).await.is_err() {
-            eprintln!("breme session: node {} did not end; killing it", self.name);
+            breme_base::error_line!("breme session: node {} did not end; killing it", self.name);
         }
     }
 }

@@ -59,7 +59,7 @@ pub(crate) async fn serve_together(args: &SessionArgs, count: usize) -> Result<(
     front.serve(&places, is_ending).await?;
     let _ = stop_nodes.send(true);
     if !serving.await.into_iter().all(|is_complete| is_complete.unwrap_or(false)) {
-        eprintln!("breme session: some requests were aborted after --drain-timeout");
+        breme_base::error_line!("breme session: some requests were aborted after --drain-timeout");
     }
     Ok(())
 }
