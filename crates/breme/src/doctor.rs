@@ -6,6 +6,8 @@ use std::fmt::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use breme_command::failure::exit;
+use breme_command::output;
 use facts::Facts;
 
 /// How long CPU use is observed.
@@ -39,8 +41,7 @@ struct MachineFinding {
 }
 
 pub fn run(_: &DoctorArgs) -> ExitCode {
-    print!("{}", text(&findings(&Facts::gather(OBSERVED))));
-    ExitCode::SUCCESS
+    exit("doctor", output::print(&text(&findings(&Facts::gather(OBSERVED)))).map(|()| ExitCode::SUCCESS))
 }
 
 fn text(findings: &[MachineFinding]) -> String {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use breme_command::failure::{Failure, exit};
+use breme_command::output;
 use clap::{Command, ValueEnum};
 use clap_complete::Shell;
 use flate2::read::GzDecoder;
@@ -31,7 +32,7 @@ pub struct ManArgs {
     folder: PathBuf,
 }
 
-/// Print the JSON schema of a file that breme reads or writes
+/// Print the JSON schema of a file format that breme reads or writes
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Editors complete and check TOML files whose first line is
   #:schema experiment.schema.json
@@ -102,15 +103,8 @@ pub fn schema(args: &SchemaArgs) -> ExitCode {
     print("schema", args.name.text().as_bytes())
 }
 
-/// A reader that closes the pipe (`head`) is no failure.
 fn print(command: &str, text: &[u8]) -> ExitCode {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            exit(command, Err(Failure::run(format!("standard output cannot be written: {error}"))))
-        }
-        _ => ExitCode::SUCCESS,
-    }
+    exit(command, output::write(|out| out.write_all(text)).map(|()| ExitCode::SUCCESS))
 }
 
 #[cfg(test)]

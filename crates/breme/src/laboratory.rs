@@ -10,7 +10,6 @@ mod compare;
 mod demo;
 mod experiment;
 mod init;
-mod output;
 mod progress;
 mod report;
 mod roles;

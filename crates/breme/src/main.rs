@@ -3,6 +3,8 @@
 //! The binary combines roles and drivers: each subcommand converts flags to the settings of a role, creates its nodes,
 //! and runs them on a driver.
 
+// `eprintln!` panics if the log cannot be written: `breme_base::error_line!` does not.
+#![cfg_attr(not(test), warn(clippy::print_stderr))]
 // Texts of help are doc comments, but no Markdown: `[http[s]://]HOST` is no link.
 #![allow(rustdoc::broken_intra_doc_links, rustdoc::invalid_html_tags, rustdoc::bare_urls)]
 
@@ -89,7 +91,7 @@ enum Command {
     Completions(installation::CompletionsArgs),
     /// Write the manual pages.
     Man(installation::ManArgs),
-    /// Print the JSON schema of a file.
+    /// Print the JSON schema of a file format.
     Schema(installation::SchemaArgs),
     /// Supervise the processes of a subject; started by `breme run` only.
     #[cfg(target_os = "linux")]

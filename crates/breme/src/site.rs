@@ -67,7 +67,8 @@ fn serve(args: &SiteArgs) -> Result<(), Failure> {
         reopen_logs: Box::new(|| ()), // it has none
     };
     obey(signals, running.stopper(), readiness.clone(), actions)?;
-    let registry = registry("site", kind, process, counting.clone(), maintenance, Box::new(SiteMetrics(site)));
+    let registry =
+        registry("site", running.kind(), process, counting.clone(), maintenance, Box::new(SiteMetrics(site)));
     let admin = admin.map(|admin| admin.start(clock, driver.cpus, registry, readiness, None)).transpose()?;
     announce(admin.as_ref(), &bound);
 

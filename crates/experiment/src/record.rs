@@ -210,6 +210,10 @@ pub enum TrialEnd {
         what: String,
         /// Last lines of its output.
         printed: String,
+        /// Whether the generator of the workload `who` failed rather than a subject. False in records of earlier
+        /// versions.
+        #[serde(default)]
+        is_generator: bool,
     },
 }
 
@@ -566,6 +570,10 @@ pub struct SubjectRecord {
     pub descriptors_max: u64,
     /// Maximum of open file descriptors ÷ their limit, for the process nearest to its limit.
     pub descriptors_share_max: f64,
+    /// Time over which these resources were measured, in seconds; 0 in records of earlier versions, and without process
+    /// data.
+    #[serde(default)]
+    pub span_s: f64,
     /// Number of voluntary context switches.
     pub switches_voluntary: u64,
     /// Number of involuntary context switches.
@@ -576,6 +584,14 @@ pub struct SubjectRecord {
     pub uptime_s: f64,
     /// Metrics that the subject exposes, by name with labels: the growth of counters, the last value of gauges.
     pub counters: BTreeMap<String, f64>,
+}
+
+impl SubjectRecord {
+    /// Whether its processes were sampled. Of a subject that runs elsewhere only the counters are known.
+    #[must_use]
+    pub const fn is_sampled(&self) -> bool {
+        self.threads_max > 0 || self.memory_max_bytes > 0
+    }
 }
 
 /// Resources used on the whole machine during a trial.
@@ -605,6 +621,13 @@ mod tests {
         assert_eq!(revision.to_string(), "main 1a2b3c4d5e");
         let without = Revision { commit: "1a2".into(), branch: None, is_modified: true };
         assert_eq!(without.to_string(), "1a2 (modified)");
+    }
+
+    #[test]
+    fn a_failure_of_an_earlier_version_is_that_of_a_subject() {
+        let earlier = r#"{"how": "failed", "who": "site", "what": "died", "printed": ""}"#;
+        let end: TrialEnd = serde_json::from_str(earlier).unwrap();
+        assert!(matches!(end, TrialEnd::Failed { is_generator: false, .. }), "{end:?}");
     }
 
     #[test]

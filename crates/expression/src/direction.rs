@@ -45,6 +45,24 @@ pub fn less_is_better(quantity: &Quantity) -> Option<bool> {
     }
 }
 
+/// Whether it counts exceptions, or is the share of requests with or without one: a single block that is far worse than
+/// all others matters there, while a time or a rate may have an outlier.
+#[must_use]
+pub const fn is_of_exceptions(quantity: &Quantity) -> bool {
+    matches!(
+        quantity,
+        Quantity::ErrorShare
+            | Quantity::PassShare
+            | Quantity::Failed
+            | Quantity::Refused
+            | Quantity::SessionShare
+            | Quantity::StaleCount
+            | Quantity::StaleRatio
+            | Quantity::Pairs(_)
+            | Quantity::InconsistentRatio
+    )
+}
+
 /// Whether a smaller value of an expression is better: sums and multiples inherit the direction of their parts; ratios
 /// have none.
 #[must_use]

@@ -12,8 +12,8 @@ use crate::measure::{Lack, MeasureReader};
 /// the generator failed says nothing. It need not be steady: overload never is.
 #[must_use]
 pub fn is_met(condition: &Condition, record: &TrialRecord) -> Option<bool> {
-    if let TrialEnd::Failed { who, .. } = &record.end {
-        return (!record.workloads.contains_key(who)).then_some(true);
+    if let TrialEnd::Failed { is_generator, .. } = &record.end {
+        return (!is_generator).then_some(true);
     }
     if !record.invalid_reasons.is_empty() {
         return None;
@@ -98,10 +98,14 @@ mod tests {
 
     #[test]
     fn a_subject_that_broke_has_failed_and_a_generator_that_broke_has_not() {
-        let end = |who: &str| TrialEnd::Failed { who: who.to_owned(), what: "died".into(), printed: String::new() };
+        let failed = |who: &str, is_generator| {
+            let end = TrialEnd::Failed { who: who.into(), what: "died".into(), printed: String::new(), is_generator };
+            // A trial that fails has no loads.
+            TrialRecord { end, ..TrialRecord::default() }
+        };
         let condition = is(Quantity::Rate, "user", 1.0);
-        assert_eq!(is_met(&condition, &TrialRecord { end: end("site"), ..record() }), Some(true));
-        assert_eq!(is_met(&condition, &TrialRecord { end: end("user"), ..record() }), None);
+        assert_eq!(is_met(&condition, &failed("site", false)), Some(true));
+        assert_eq!(is_met(&condition, &failed("user", true)), None);
         assert_eq!(is_met(&condition, &TrialRecord { invalid_reasons: vec!["slow".into()], ..record() }), None);
     }
 }

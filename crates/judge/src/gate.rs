@@ -17,6 +17,9 @@
 //! |---|---|---|---|
 //! | not worse | ends within the margin | none: every row must pass | ranks |
 //! | worse | begins beyond the margin | Holm | ranks, or Welch's where ranks of so few blocks cannot be significant |
+//!
+//! Ranks describe the typical block. So a row is not "not worse" if a block of the later run failed, nor, if it is about
+//! exceptions such as errors, if a later block is worse than every earlier one by more than the margin.
 
 use breme_expression::{Unit, less_is_better_of};
 use breme_stats::{holm, power_of_equal};
@@ -76,6 +79,7 @@ pub(crate) fn judge(rows: &mut [Drafted], rules: &CompareRules) -> Judged {
             allowed: side.allowed(row),
             p_worse: p,
             p_worse_holm: p.map(|_| p_holm / 2.0),
+            exception: side.exception(row),
             power: side.power(row, None),
         });
     }
@@ -159,7 +163,8 @@ impl Sided {
             return GateVerdict::NoVerdict;
         }
         if worse_end <= self.margin {
-            return GateVerdict::NotWorse;
+            let has_bad_block = row.row.failed_after > 0 || self.exception(row).is_some();
+            return if has_bad_block { GateVerdict::NoVerdict } else { GateVerdict::NotWorse };
         }
         let is_likely = p_holm <= 1.0 - confidence + 1e-9;
         if is_likely && better_end > self.margin && center > row.floor() {
@@ -167,6 +172,13 @@ impl Sided {
         } else {
             GateVerdict::NoVerdict
         }
+    }
+
+    /// The worst block of the later run, if it is worse than every earlier one by more than the margin.
+    fn exception(&self, row: &Drafted) -> Option<f64> {
+        let [before, after] = row.worst?;
+        let loss = if self.less_is_better { after - before } else { before - after };
+        (loss > self.margin).then(|| row.unscaled(after))
     }
 
     fn allowed(&self, row: &Drafted) -> String {

@@ -64,6 +64,10 @@ impl<'a> IntervalPosition<'a> {
     pub(crate) fn p_of_equality(&self) -> f64 {
         let band = self.band();
         self.corrected(|mean| {
+            // Without scatter the interval is a point, and it lies inside even if the band is a point as well.
+            if mean.error == 0.0 && mean.center.abs() <= band {
+                return 0.0;
+            }
             let is_inside = mean.p_below(band).max(mean.p_above(-band));
             let is_outside = mean.p_below(-band).min(mean.p_above(band));
             is_inside.min(is_outside)
@@ -155,6 +159,16 @@ mod tests {
         let (noisy, look) = effect(&LOW, Some(1.3));
         let position = IntervalPosition::new(&noisy, &look);
         assert!(!position.is_below() && !position.is_above() && position.is_within_noise());
+    }
+
+    #[test]
+    fn two_sides_that_are_always_zero_are_equal() {
+        let pairs = (1..=6).map(|block| BlockPair { block, left: 0.0, right: 0.0 }).collect();
+        let look = Look::only(6);
+        let zero = effect_of(pairs, &look, 0.02);
+        let position = IntervalPosition::new(&zero, &look);
+        assert!(position.is_equal() && !position.is_beyond_equal());
+        assert_eq!(position.p_of_equality(), 0.0);
     }
 
     #[test]

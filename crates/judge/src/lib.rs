@@ -59,7 +59,7 @@ pub use levels::Levels;
 pub use measure::{Lack, MeasureReader};
 pub use progress::progress;
 pub use question::{Factor, Hypothesis, PublishedFigure, Question};
-pub use recorded_run::{CompareRules, RecordedRun};
+pub use recorded_run::{CompareRules, RecordedRun, head_differences};
 pub use run_comparison::{RunComparison, compare};
 pub use run_row::{GateVerdict, Gated, RunRow, RunVerdict};
 pub use search::{Next, Search, SearchQuestion, TRIALS_MAX};

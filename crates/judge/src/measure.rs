@@ -92,12 +92,15 @@ impl<'a> MeasureReader<'a> {
         match quantity {
             Quantity::Time { kind, figure } => self.time(of, *kind, *figure),
             Quantity::Step { step, figure } => step_time(self.workload(of)?, step, *figure),
-            Quantity::CpuPerRequest => self.per_answer(cpu_s(self.subject(of)?)),
-            Quantity::UserCpuPerRequest => self.per_answer(user_cpu_s(self.subject(of)?)),
-            Quantity::CpuShare => Ok(cpu_s(self.subject(of)?) / positive(self.record.length_s, of)?),
-            Quantity::Memory => Ok(self.subject(of)?.memory_max_bytes as f64),
+            Quantity::CpuPerRequest => self.per_answer(cpu_s(self.process(of)?)),
+            Quantity::UserCpuPerRequest => self.per_answer(user_cpu_s(self.process(of)?)),
+            Quantity::CpuShare => {
+                let subject = self.process(of)?;
+                Ok(cpu_s(subject) / positive(self.span_s(subject), of)?)
+            }
+            Quantity::Memory => Ok(self.process(of)?.memory_max_bytes as f64),
             Quantity::MemoryGrowth => {
-                let subject = self.subject(of)?;
+                let subject = self.process(of)?;
                 if subject.memory_begin_bytes == 0 {
                     return Err(Lack::NotKept(format!("the memory of `{of}` at the beginning")));
                 }
@@ -107,11 +110,11 @@ impl<'a> MeasureReader<'a> {
             Quantity::GeneratorUserCpuPerRequest => self.per_answer_of(of, user_cpu_s(self.generator(of)?)),
             Quantity::GeneratorCpuShare => Ok(self.workload(of)?.generator_cpu_share),
             Quantity::GeneratorMemory => Ok(self.generator(of)?.memory_max_bytes as f64),
-            Quantity::Threads => Ok(self.subject(of)?.threads_max as f64),
-            Quantity::Descriptors => Ok(self.subject(of)?.descriptors_max as f64),
-            Quantity::DescriptorShare => Ok(self.subject(of)?.descriptors_share_max),
+            Quantity::Threads => Ok(self.process(of)?.threads_max as f64),
+            Quantity::Descriptors => Ok(self.process(of)?.descriptors_max as f64),
+            Quantity::DescriptorShare => Ok(self.process(of)?.descriptors_share_max),
             Quantity::Switches => {
-                let subject = self.subject(of)?;
+                let subject = self.process(of)?;
                 self.per_answer((subject.switches_voluntary + subject.switches_forced) as f64)
             }
             Quantity::Counter(name) => counter(self.subject(of)?, name),
@@ -195,6 +198,17 @@ impl<'a> MeasureReader<'a> {
     fn subject(&self, name: &str) -> Result<&'a SubjectRecord, Lack> {
         let subject = self.record.subjects.get(self.record.subject_of(name));
         subject.ok_or_else(|| Lack::NoSubject(name.to_owned()))
+    }
+
+    /// A subject whose processes were sampled.
+    fn process(&self, name: &str) -> Result<&'a SubjectRecord, Lack> {
+        let subject = self.subject(name)?;
+        if subject.is_sampled() { Ok(subject) } else { Err(Lack::NotKept(format!("the resources of `{name}`"))) }
+    }
+
+    /// The time over which the CPU time of a subject was measured: that of all loads, not only of the first.
+    fn span_s(&self, subject: &SubjectRecord) -> f64 {
+        if subject.span_s > 0.0 { subject.span_s } else { self.record.length_s }
     }
 
     fn generator(&self, of: &str) -> Result<&'a SubjectRecord, Lack> {
@@ -469,6 +483,36 @@ mod tests {
     }
 
     #[test]
+    fn the_cpu_share_is_that_of_the_time_in_which_it_was_measured() {
+        let mut record = record();
+        record.subjects.get_mut("site").unwrap().span_s = 8.0;
+        assert_eq!(MeasureReader::new(&record).value(&measure(Quantity::CpuShare, "site")), Ok(0.05));
+    }
+
+    #[test]
+    fn of_a_subject_elsewhere_only_its_counters_are_known() {
+        let mut record = record();
+        let counters = record.subjects["site"].counters.clone();
+        record.subjects.insert("site".into(), SubjectRecord { counters, ..SubjectRecord::default() });
+        let of_process = [
+            Quantity::CpuPerRequest,
+            Quantity::UserCpuPerRequest,
+            Quantity::CpuShare,
+            Quantity::Memory,
+            Quantity::MemoryGrowth,
+            Quantity::Threads,
+            Quantity::Descriptors,
+            Quantity::DescriptorShare,
+            Quantity::Switches,
+        ];
+        for quantity in of_process {
+            assert_eq!(lack(&record, quantity, "site"), Lack::NotKept("the resources of `site`".into()));
+        }
+        let hits = measure(Quantity::Counter("hits".into()), "site");
+        assert_eq!(MeasureReader::new(&record).value(&hits), Ok(7.0));
+    }
+
+    #[test]
     fn bytes_of_a_discarded_warm_up_are_not_in_the_rate() {
         let mut record = record();
         let user = record.workloads.get_mut("user").unwrap();
@@ -480,8 +524,12 @@ mod tests {
     #[test]
     fn a_trial_that_does_not_count_says_why() {
         let mut failed = record();
-        failed.end =
-            TrialEnd::Failed { who: "site".into(), what: "ended with signal 11".into(), printed: String::new() };
+        failed.end = TrialEnd::Failed {
+            who: "site".into(),
+            what: "ended with signal 11".into(),
+            printed: String::new(),
+            is_generator: false,
+        };
         assert_eq!(lack(&failed, Quantity::Rate, "user").to_string(), "failed: site: ended with signal 11");
         let mut invalid = record();
         invalid.invalid_reasons = vec!["the generator was saturated".into()];

@@ -172,8 +172,9 @@ fn demands_of(model: &PlanModel, at: &Levels, records: &[TrialRecord]) -> Vec<Ex
         ModelKind::Growth => Vec::new(),
         ModelKind::Mva { demands, .. } if !demands.is_empty() => demands.clone(),
         ModelKind::Mva { .. } => {
-            let subjects: BTreeSet<&String> =
-                trials_at(records, at).flat_map(|record| record.subjects.keys()).collect();
+            let subjects = trials_at(records, at).flat_map(|record| &record.subjects);
+            let sampled = subjects.filter(|(_, subject)| subject.is_sampled());
+            let subjects: BTreeSet<&String> = sampled.map(|(name, _)| name).collect();
             let cpu = subjects.into_iter().map(|subject| Expression::Measured {
                 measure: Measure { quantity: Quantity::CpuPerRequest, of: subject.clone() },
                 at: Vec::new(),

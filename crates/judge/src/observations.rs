@@ -92,6 +92,15 @@ impl Observations {
         evaluate(expression, &mut |measure, at| self.value(measure, &overridden(levels, at), block))
     }
 
+    /// Why a trial that an expression needs in a block does not count: the failure, if one of several failed.
+    pub(crate) fn uncounted(&self, expression: &Expression, levels: &Levels, block: u32) -> Option<Lack> {
+        let needed = expression.measures().into_iter();
+        let values = needed.flat_map(|(measure, at)| self.replicates(measure, &overridden(levels, at), block));
+        let lacks = values.filter_map(|(_, value)| value.err());
+        let uncounted = lacks.filter(|lack| matches!(lack, Lack::Failed(_) | Lack::Invalid(_)));
+        uncounted.min_by_key(|lack| matches!(lack, Lack::Invalid(_)))
+    }
+
     fn replicates(&self, measure: &Measure, levels: &Levels, block: u32) -> Vec<(u32, Result<f64, Lack>)> {
         let Some(index) = self.measures.iter().position(|known| known == measure) else { return Vec::new() };
         let Some(block) = self.combinations.get(levels).and_then(|blocks| blocks.get(&block)) else {

@@ -96,7 +96,7 @@ impl From<&Plan> for Question {
             says: hypothesis.says.clone(),
             expect: hypothesis.expect.clone(),
             claim: hypothesis.claim.clone(),
-            equal_within: (hypothesis.equal_within != plan.equal_within).then_some(hypothesis.equal_within),
+            equal_within: hypothesis.equal_within,
         });
         let published = plan.published.iter().flat_map(|published| {
             published.values.iter().map(|(at, value)| PublishedFigure {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use breme_experiment::plan::{Gate, PlanMeasure};
 use breme_experiment::record::{RunHead, TrialRecord};
-use breme_expression::Unit;
+use breme_expression::{Unit, less_is_better_of};
 use breme_stats::VALUES_MAX;
 
 use crate::levels::Levels;
@@ -12,7 +12,7 @@ use crate::measure::Lack;
 use crate::noise_floor::NoiseFloors;
 use crate::observations::Observations;
 use crate::question::Question;
-use crate::words::amount;
+use crate::words::{amount, count};
 
 /// A stored run.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +41,26 @@ impl Default for CompareRules {
     }
 }
 
+/// Blocks of a run with trials that do not count: the reason of each.
+#[derive(Default)]
+pub(crate) struct Uncounted {
+    /// Number of all blocks.
+    pub(crate) blocks: usize,
+    pub(crate) failed: Vec<String>,
+    pub(crate) invalid: Vec<String>,
+}
+
+impl Uncounted {
+    /// `1 of 8 blocks of the later run failed (site: ended with signal 11)`.
+    pub(crate) fn in_words(&self, run: &str) -> Vec<String> {
+        let of_kind = |reasons: &[String], happened: &str| {
+            let (number, blocks) = (reasons.len(), count(self.blocks, "block"));
+            reasons.first().map(|first| format!("{number} of {blocks} of the {run} run {happened} ({first})"))
+        };
+        [of_kind(&self.failed, "failed"), of_kind(&self.invalid, "had INVALID trials")].into_iter().flatten().collect()
+    }
+}
+
 /// The measures of a run.
 pub(crate) struct Side {
     pub(crate) seen: Observations,
@@ -57,12 +77,9 @@ impl Side {
 
     /// The values, evenly sampled from a long run; if there are none, the reason.
     pub(crate) fn values(&self, measure: &PlanMeasure, levels: &Levels) -> Result<Vec<f64>, Lack> {
-        let blocks: Vec<u32> = self.seen.blocks_of(levels).collect();
-        let every = blocks.len().div_ceil(VALUES_MAX).max(1);
-        let each =
-            blocks.into_iter().step_by(every).map(|block| self.seen.evaluate(&measure.expression, levels, block));
+        let every = self.seen.blocks_of(levels).count().div_ceil(VALUES_MAX).max(1);
         let (mut values, mut lack) = (Vec::new(), Lack::NotRun);
-        for value in each {
+        for value in self.each_value(measure, levels).step_by(every) {
             match value {
                 Ok(value) => values.push(value),
                 Err(why) => lack = why,
@@ -70,11 +87,46 @@ impl Side {
         }
         if values.is_empty() { Err(lack) } else { Ok(values) }
     }
+
+    /// The value of every block.
+    fn each_value(&self, measure: &PlanMeasure, levels: &Levels) -> impl Iterator<Item = Result<f64, Lack>> {
+        self.seen.blocks_of(levels).map(|block| self.seen.evaluate(&measure.expression, levels, block))
+    }
+
+    /// The worst value of all blocks.
+    pub(crate) fn worst(&self, measure: &PlanMeasure, levels: &Levels) -> Option<f64> {
+        let less_is_better = less_is_better_of(&measure.expression)?;
+        let values = self.each_value(measure, levels).filter_map(Result::ok);
+        values.reduce(if less_is_better { f64::max } else { f64::min })
+    }
+
+    /// The blocks with trials that do not count.
+    pub(crate) fn uncounted(&self, measure: &PlanMeasure, levels: &Levels) -> Uncounted {
+        let mut uncounted = Uncounted { blocks: self.seen.blocks_of(levels).count(), ..Uncounted::default() };
+        let blocks = self.seen.blocks_of(levels);
+        for lack in blocks.filter_map(|block| self.seen.uncounted(&measure.expression, levels, block)) {
+            match lack {
+                Lack::Failed(what) => uncounted.failed.push(what),
+                Lack::Invalid(why) => uncounted.invalid.push(why),
+                _ => {}
+            }
+        }
+        uncounted
+    }
 }
 
 /// Other differences between the runs.
 pub(crate) fn differences(before: &RecordedRun<'_>, after: &RecordedRun<'_>) -> Vec<String> {
-    let (one, other) = (before.head, after.head);
+    let mut warnings = head_differences(before.head, after.head);
+    if before.plan != after.plan {
+        warnings.push("The plans of the runs differ.".to_owned());
+    }
+    warnings
+}
+
+/// Differences of two runs in the experiment, the machine and the versions of programs, a sentence for each.
+#[must_use]
+pub fn head_differences(one: &RunHead, other: &RunHead) -> Vec<String> {
     let text = |value: Option<&String>| value.map_or("unknown", String::as_str).to_owned();
     let mut facts = vec![
         ("The experiment's title", one.title.clone(), other.title.clone()),
@@ -94,15 +146,11 @@ pub(crate) fn differences(before: &RecordedRun<'_>, after: &RecordedRun<'_>) -> 
     for (name, title) in names.iter().zip(&titles) {
         facts.push((title, text(one.subject_versions.get(*name)), text(other.subject_versions.get(*name))));
     }
-    let mut warnings: Vec<String> = facts
+    facts
         .into_iter()
         .filter(|(_, one, other)| one != other)
         .map(|(what, one, other)| format!("{what} differs: {one} → {other}."))
-        .collect();
-    if before.plan != after.plan {
-        warnings.push("The plans of the runs differ.".to_owned());
-    }
-    warnings
+        .collect()
 }
 
 fn memory(head: &RunHead) -> String {

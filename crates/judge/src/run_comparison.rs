@@ -6,7 +6,7 @@
 //! versions, plan) contribute as well, and are reported.
 
 use breme_experiment::plan::PlanMeasure;
-use breme_expression::{Unit, less_is_better_of};
+use breme_expression::{Unit, is_of_exceptions, less_is_better_of};
 use breme_stats::{Estimate, false_discovery_rates, rank_sum};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -118,6 +118,7 @@ fn draft(
         _ => None,
     };
     let [before, after] = [before, after].map(Result::unwrap_or_default);
+    let [uncounted_before, uncounted_after] = [0, 1].map(|side| sides[side].uncounted(measure, levels));
     let median_of = |values: &[f64]| median(values.iter().copied());
     let mut row = RunRow {
         measure: measure.name.clone(),
@@ -127,13 +128,17 @@ fn draft(
         after: median_of(&after),
         blocks_before: before.len(),
         blocks_after: after.len(),
+        failed_before: uncounted_before.failed.len(),
+        failed_after: uncounted_after.failed.len(),
+        invalid_before: uncounted_before.invalid.len(),
+        invalid_after: uncounted_after.invalid.len(),
         ..RunRow::default()
     };
     // Shares are compared in percentage points: twice almost nothing is still almost nothing.
     let is_ratio = measure.unit != Unit::Share && before.iter().chain(&after).all(|&value| value > 0.0);
     row.scale = if is_ratio { Scale::Ratio } else { Scale::Difference };
-    let on_scale = |values: Vec<f64>| if is_ratio { values.into_iter().map(f64::ln).collect() } else { values };
-    let (before, after): (Vec<f64>, Vec<f64>) = (on_scale(before), on_scale(after));
+    let on_scale = |value: f64| if is_ratio { value.ln() } else { value };
+    let [before, after] = [before, after].map(|values| values.into_iter().map(on_scale).collect::<Vec<f64>>());
     if let Some(Estimate { center, low, high, confidence }) = rank_sum::shift(&after, &before, rules.confidence) {
         let back = |value: f64| Some(if is_ratio { value.exp() } else { value });
         (row.center, row.low, row.high) = (back(center), back(low), back(high));
@@ -141,7 +146,16 @@ fn draft(
     }
     row.floor =
         sides.iter().filter_map(|side| side.floors.for_expression(&measure.expression, row.scale)).reduce(f64::max);
-    Drafted { measure: measure.clone(), row, margin, before, after, lack }
+    let worst = worst(measure, levels, sides).map(|worst| worst.map(on_scale));
+    let uncounted = [uncounted_before.in_words("earlier"), uncounted_after.in_words("later")].concat();
+    Drafted { measure: measure.clone(), row, margin, before, after, worst, uncounted, lack }
+}
+
+/// The worst block of each run, if the measure is about exceptions.
+fn worst(measure: &PlanMeasure, levels: &Levels, sides: &[Side; 2]) -> Option<[f64; 2]> {
+    let is_about_them = measure.expression.measures().iter().all(|(measure, _)| is_of_exceptions(&measure.quantity));
+    let [before, after] = sides.each_ref().map(|side| side.worst(measure, levels));
+    is_about_them.then_some([before?, after?])
 }
 
 /// The difference of every row. None was claimed in advance, so they are corrected for their number by the false
@@ -211,7 +225,12 @@ fn row_sentence(drafted: &Drafted) -> String {
     } else {
         String::new()
     };
-    format!("{name}: {before} → {after}, {said}{allowed}{few}.")
+    let exception = row.gated.as_ref().and_then(|gated| gated.exception).map(|worst| {
+        let worst = amount(worst, unit);
+        format!("the worst block of the later run has {worst}, worse than every earlier one by more than the margin")
+    });
+    let remarks: String = exception.iter().chain(&drafted.uncounted).map(|remark| format!("; {remark}")).collect();
+    format!("{name}: {before} → {after}, {said}{allowed}{few}{remarks}.")
 }
 
 /// The most important rows come first.

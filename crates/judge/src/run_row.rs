@@ -46,6 +46,18 @@ pub struct RunRow {
     pub blocks_before: usize,
     /// Number of blocks of the later run.
     pub blocks_after: usize,
+    /// Number of blocks of the earlier run in which a trial failed.
+    #[serde(default)]
+    pub failed_before: usize,
+    /// Number of blocks of the later run in which a trial failed; with one the row cannot be not worse.
+    #[serde(default)]
+    pub failed_after: usize,
+    /// Number of blocks of the earlier run in which a trial was INVALID, and none failed.
+    #[serde(default)]
+    pub invalid_before: usize,
+    /// Number of blocks of the later run in which a trial was INVALID, and none failed.
+    #[serde(default)]
+    pub invalid_after: usize,
     /// Kind of the three numbers below.
     pub scale: Scale,
     /// Estimate: after ÷ before, or after − before.
@@ -92,6 +104,10 @@ pub struct Gated {
     pub p_worse: Option<f64>,
     /// The same after Holm's correction over all gated rows.
     pub p_worse_holm: Option<f64>,
+    /// Value of the worst block of the later run, if it is worse than every block of the earlier one by more than the
+    /// margin: then the row cannot be not worse. Only for counts and shares of exceptions such as errors.
+    #[serde(default)]
+    pub exception: Option<f64>,
     /// Probability that this row passes if both systems are equal, with this scatter.
     pub power: Option<f64>,
 }
@@ -105,6 +121,10 @@ pub(crate) struct Drafted {
     /// The values of both runs on the scale of the comparison: logarithms, or unchanged.
     pub(crate) before: Vec<f64>,
     pub(crate) after: Vec<f64>,
+    /// The worst block of each run, on the same scale; only for counts and shares of exceptions.
+    pub(crate) worst: Option<[f64; 2]>,
+    /// The blocks that do not count, in words.
+    pub(crate) uncounted: Vec<String>,
     /// Why one of the runs has no value.
     pub(crate) lack: Option<String>,
 }
@@ -113,6 +133,11 @@ impl Drafted {
     /// Converts a share of the earlier value to the scale of the comparison.
     pub(crate) fn share_on_scale(&self, share: f64) -> f64 {
         if self.row.scale == Scale::Ratio { share.ln_1p() } else { share * self.row.before.unwrap_or_default().abs() }
+    }
+
+    /// Converts back from the scale of the comparison.
+    pub(crate) fn unscaled(&self, value: f64) -> f64 {
+        if self.row.scale == Scale::Ratio { value.exp() } else { value }
     }
 
     /// Centre and ends of the interval on the scale of the comparison; 0 is no difference.

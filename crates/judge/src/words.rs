@@ -1,6 +1,6 @@
 //! Formats numbers, levels and effects as text.
 
-use breme_expression::{Quantity, Unit, less_is_better};
+use breme_expression::{Quantity, TimeFigure, TimeKind, Unit, less_is_better};
 
 use crate::judgement::{Effect, Scale};
 use crate::levels::Levels;
@@ -117,6 +117,10 @@ fn wording(quantity: Option<&Quantity>, measure: &str) -> Wording {
     let of = |verb: &'static str, noun: &str| Wording { verb, faster: false, noun: noun.to_owned() };
     let Some(quantity) = quantity else { return of("has", &format!("`{measure}`")) };
     match quantity {
+        // Less scatter and younger responses are no higher speed.
+        Quantity::Time { kind: TimeKind::StaleAge, .. }
+        | Quantity::Time { figure: TimeFigure::Stdev, .. }
+        | Quantity::Step { figure: TimeFigure::Stdev, .. } => of("has", &format!("`{measure}`")),
         Quantity::Time { .. } | Quantity::Step { .. } => Wording { verb: "is", faster: true, noun: String::new() },
         Quantity::Rate => of("answers", "requests per second"),
         Quantity::ByteRate => of("moves", "bytes per second"),
@@ -244,7 +248,6 @@ pub(crate) fn without_numbers(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use breme_expression::{TimeFigure, TimeKind};
 
     const MEAN: Quantity = Quantity::Time { kind: TimeKind::Response, figure: TimeFigure::Mean };
 
@@ -296,6 +299,19 @@ mod tests {
         assert_eq!(said, "`cached` is 3.9 times (3.7–4.1) faster than `source`");
         let said = different(Some(&MEAN), "mean(user)", "a", "b", [1.23, 1.2, 1.26]);
         assert_eq!(said, "`b` is 23 % (20–26 %) faster than `a`");
+    }
+
+    #[test]
+    fn scatter_and_age_are_no_speed() {
+        let time = |kind, figure| Quantity::Time { kind, figure };
+        let step = Quantity::Step { step: "login".into(), figure: TimeFigure::Stdev };
+        let age = time(TimeKind::StaleAge, TimeFigure::Mean);
+        for quantity in [time(TimeKind::Response, TimeFigure::Stdev), step, age] {
+            let said = different(Some(&quantity), "x(user)", "a", "b", [3.0, 2.0, 4.0]);
+            assert_eq!(said, "`a` has 3.0 times (2.0–4.0) as much `x(user)` as `b`");
+            let said = different(Some(&quantity), "x(user)", "a", "b", [1.25, 1.25, 1.25]);
+            assert_eq!(said, "`b` has 20 % less `x(user)` than `a`");
+        }
     }
 
     #[test]

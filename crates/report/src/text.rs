@@ -141,7 +141,7 @@ impl TextPage {
     fn failed(&mut self, run: &Run<'_>) {
         let mut shown = BTreeSet::new();
         for trial in run.trials {
-            let TrialEnd::Failed { who, what, printed } = &trial.end else { continue };
+            let TrialEnd::Failed { who, what, printed, .. } = &trial.end else { continue };
             let printed = words::printed(printed);
             let Some(last) = printed.lines().rfind(|line| !line.trim().is_empty()) else { continue };
             if shown.len() < FAILED_MAX && shown.insert((who, what)) {

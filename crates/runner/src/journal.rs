@@ -60,6 +60,8 @@ pub struct StoredRun {
 pub struct Journal {
     folder: PathBuf,
     trials: Locked,
+    /// The run has ended before, and its end is still recorded.
+    has_end: bool,
 }
 
 /// A journal that cannot be read or written.
@@ -126,7 +128,7 @@ impl Journal {
         let head = serde_json::to_vec_pretty(head).map_err(|error| fault(folder, error))?;
         write_durably(&folder.join(HEAD), &head)?;
         sync_folder(folder)?;
-        Ok(Self { folder: folder.to_owned(), trials })
+        Ok(Self { folder: folder.to_owned(), trials, has_end: false })
     }
 
     /// Continues a run: a damaged last line is cut off.
@@ -140,23 +142,30 @@ impl Journal {
         let trials = Locked::new(trials, &path)?;
         let run = read(folder)?;
         trials.0.set_len(run.whole_bytes).and_then(|()| trials.0.sync_all()).map_err(at(&path))?;
-        let end = folder.join(END);
-        match fs::remove_file(&end) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(&end)(error)),
-            _ => {}
-        }
-        Ok((Self { folder: folder.to_owned(), trials }, run))
+        Ok((Self { folder: folder.to_owned(), trials, has_end: true }, run))
     }
 
-    /// Appends a trial, and syncs it to disk.
+    /// Appends a trial, and syncs it to disk. A run that had ended has not ended any more.
     ///
     /// # Errors
     /// I/O errors; then the trial was not appended.
     pub fn append(&mut self, trial: &TrialRecord) -> Result<(), JournalError> {
+        self.remove_end()?;
         let path = self.folder.join(TRIALS);
         let mut line = serde_json::to_vec(trial).map_err(|error| fault(&path, error))?;
         line.push(b'\n');
         self.trials.0.write_all(&line).and_then(|()| self.trials.0.sync_data()).map_err(at(&path))
+    }
+
+    fn remove_end(&mut self) -> Result<(), JournalError> {
+        if std::mem::take(&mut self.has_end) {
+            let end = self.folder.join(END);
+            match fs::remove_file(&end) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(&end)(error)),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Whether a failed trial may be attributed to its subject: on a full disk, everything fails.

@@ -18,7 +18,8 @@ use clap::ValueEnum;
 
 use self::selection::{SelectedRun, Selection};
 use super::stored_run::{self, Unjudged};
-use super::{experiment, output, report};
+use super::{experiment, report};
+use breme_command::output;
 
 /// Gate a later run against an earlier one: pass only if it is shown to be no worse. With more runs, show their history
 #[derive(Debug, clap::Args)]

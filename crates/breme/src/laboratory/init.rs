@@ -11,7 +11,7 @@ use std::time::Duration;
 use breme_command::failure::Failure;
 use breme_subject::{find_program, listening_ports, serves_http};
 
-use super::output;
+use breme_command::output;
 
 /// Write an experiment file to start from
 #[derive(Debug, clap::Args)]

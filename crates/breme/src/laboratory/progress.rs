@@ -59,14 +59,17 @@ impl Show {
             Progress::Decided(blocks) => {
                 if !self.is_quiet {
                     self.bar.suspend(|| {
-                        eprintln!("every hypothesis has a verdict after {}", plural(u64::from(blocks), "block"));
+                        breme_base::error_line!(
+                            "every hypothesis has a verdict after {}",
+                            plural(u64::from(blocks), "block")
+                        );
                     });
                 }
             }
             Progress::Recorded(record) => {
                 self.bar.inc(1);
                 if let Some(line) = complaint(record).filter(|_| !self.is_quiet) {
-                    self.bar.suspend(|| eprintln!("{line}"));
+                    self.bar.suspend(|| breme_base::error_line!("{line}"));
                 }
             }
         }
@@ -116,7 +119,7 @@ fn complaint(record: &TrialRecord) -> Option<String> {
     let levels: Vec<String> = record.levels.iter().map(|(factor, level)| format!("{factor}={level}")).collect();
     let place = format!("trial {} [{}]", record.number, levels.join(", "));
     match &record.end {
-        TrialEnd::Failed { who, what, printed } => {
+        TrialEnd::Failed { who, what, printed, .. } => {
             let printed = printed.trim();
             let skipped = printed.chars().count().saturating_sub(PRINTED_CHARACTERS_MAX);
             let shown: String = printed.chars().skip(skipped).collect();

@@ -10,7 +10,8 @@ use breme_report::{Histograms, Run, Style};
 use breme_runner::journal;
 use clap::ValueEnum;
 
-use super::{output, stored_run};
+use super::stored_run;
+use breme_command::output;
 
 /// Print the result of a stored run, and rewrite its report.html
 #[derive(Debug, clap::Args)]

@@ -13,7 +13,8 @@ use breme_command::failure::{AGAINST, FAILED, Failure, NO_VERDICT};
 use breme_command::server::{AdminFlag, ListenPlace};
 use breme_driver::{Address, Clock};
 use breme_experiment::plan::{Estimate, Plan};
-use breme_experiment::record::{Purpose, RunEnd, RunHead, TrialEnd, TrialRecord, VERSION};
+use breme_experiment::record::{Purpose, Revision, RunEnd, RunHead, TrialEnd, TrialRecord, VERSION};
+use breme_judge::head_differences;
 use breme_runner::journal::{self, Journal};
 use breme_runner::{conduct, preflight, revision, subject_versions};
 use breme_subject::{Hierarchy, Keeper, Launcher, machine};
@@ -24,7 +25,8 @@ use super::progress::Show;
 use super::report::{self, ReportFormat};
 use super::status::RunStatus;
 use super::stored_run::{self, Judged, RUNS_FOLDER};
-use super::{experiment, output, roles};
+use super::{experiment, roles};
+use breme_command::output;
 
 /// The hidden command that supervises a subject's processes.
 const KEEP: &str = "keep";
@@ -54,7 +56,8 @@ pub struct RunArgs {
     resume: Option<PathBuf>,
 
     /// Extend the resumed run to N blocks in total
-    #[arg(long, value_name = "N", requires = "resume")]
+    // An argument that conflicts with a given one is no longer required.
+    #[arg(long, value_name = "N", requires = "resume", conflicts_with = "experiments")]
     blocks: Option<u32>,
 
     #[command(flatten)]
@@ -128,7 +131,7 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
     let admin = start_admin(if args.check { None } else { args.admin.address()? }, process)?;
     let mut worst = 0;
     for (path, plan) in &plans {
-        plan.warnings.iter().for_each(|warning| eprintln!("{}: {warning}", path.display()));
+        plan.warnings.iter().for_each(|warning| breme_base::error_line!("{}: {warning}", path.display()));
         if args.check {
             output::print(&plan_in_short(path, plan))?;
             continue;
@@ -156,7 +159,7 @@ fn start_admin(address: Option<Address>, process: ProcessMetrics) -> Result<Opti
     let status = RunStatus::default();
     let registry = application_registry("run", process, [Box::new(status.clone())]);
     // Standard output is for the result.
-    eprintln!("admin on {}", ListenPlace::plain(listener.address().clone()));
+    breme_base::error_line!("admin on {}", ListenPlace::plain(listener.address().clone()));
     let admin = listener.start(Clock::start(), Vec::new(), registry, Readiness::default(), None)?;
     Ok(Some((admin, status)))
 }
@@ -252,21 +255,53 @@ fn begin(args: &Storage, path: &Path, plan: &Plan, status: Option<&RunStatus>) -
         profile: plan.profile.clone(),
         seed: plan.seed,
         started_unix_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
+        ..RunHead::default()
+    };
+    let head = with_surroundings(head, plan);
+    let journal = Journal::create(&args.runs.join(name), &head, &plan.to_toml()).map_err(Failure::run)?;
+    carry_out(args, plan, journal, Vec::new(), status)
+}
+
+/// The head with the machine, the versions and the revision of this moment.
+fn with_surroundings(head: RunHead, plan: &Plan) -> RunHead {
+    RunHead {
         breme_version: env!("CARGO_PKG_VERSION").to_owned(),
         machine: machine(),
         subject_versions: subject_versions(plan),
         revision: revision(Path::new(".")),
-    };
-    let journal = Journal::create(&args.runs.join(name), &head, &plan.to_toml()).map_err(Failure::run)?;
-    carry_out(args, plan, journal, Vec::new(), status)
+        ..head
+    }
+}
+
+/// Refuses to add trials of another machine or of other versions to a run. Returns a warning about another revision.
+fn check_surroundings(head: &RunHead, now: &RunHead, folder: &Path) -> Result<Option<String>, Failure> {
+    let folder = folder.display();
+    // A container that starts again has another host name.
+    let mut here = now.clone();
+    here.machine.host.clone_from(&head.machine.host);
+    let differences = head_differences(head, &here);
+    if !differences.is_empty() {
+        let differences = differences.join("\n  ");
+        return Err(Failure::run(format!(
+            "{folder} cannot be resumed, because its blocks would not be comparable:\n  {differences}\n\
+             restore this, or start a new run with: breme run {folder}/plan.toml"
+        )));
+    }
+    let [before, after] = [head, now].map(|head| head.revision.as_ref());
+    let state = |revision: Option<&Revision>| revision.map(|revision| (revision.commit.clone(), revision.is_modified));
+    let text = |revision: Option<&Revision>| revision.map_or_else(|| "unknown".to_owned(), Revision::to_string);
+    Ok((state(before) != state(after))
+        .then(|| format!("{folder}: the git revision differs: {} → {}", text(before), text(after))))
 }
 
 fn resume(args: &RunArgs, folder: &Path, process: ProcessMetrics) -> Result<u8, Failure> {
     let (mut journal, run) = Journal::resume(folder).map_err(Failure::run)?;
     if let Some(damage) = &run.damage {
-        eprintln!("{}: {damage}", folder.display());
+        breme_base::error_line!("{}: {damage}", folder.display());
     }
     let mut plan = experiment::read_stored(&run.plan, folder)?;
+    let warning = check_surroundings(&run.head, &with_surroundings(run.head.clone(), &plan), folder)?;
+    warning.iter().for_each(|warning| breme_base::error_line!("{warning}"));
     if let Some(blocks) = args.blocks {
         let extended = plan.extended_to_toml(blocks, blocks_begun(&run.trials)).map_err(Failure::usage)?;
         plan = experiment::read_stored(&extended, folder)?;
@@ -305,7 +340,7 @@ fn carry_out(
     let mut run = journal::read(&folder).map_err(Failure::run)?;
     run.end = Some(end);
     if let Err(fault) = journal.end(end, blocks_begun(&run.trials)) {
-        eprintln!("{fault}"); // the answer is worth more than this
+        breme_base::error_line!("{fault}"); // the answer is worth more than this
     }
     let judged = stored_run::judged(plan, run);
     let checks = judged.checks(args.allow_undecided);
@@ -330,13 +365,13 @@ fn print_result(args: &Storage, judged: &Judged, checks: &Checks, end: RunEnd) -
     let folder = judged.run.folder.display();
     match end {
         RunEnd::Complete | RunEnd::Decided => {}
-        RunEnd::OutOfTime => eprintln!(
+        RunEnd::OutOfTime => breme_base::error_line!(
             "the time budget is exhausted; the results are those of the finished blocks. To continue, raise `budget` in {folder}/plan.toml and run: breme run --resume {folder}"
         ),
-        RunEnd::Interrupted => eprintln!("interrupted; resume with: breme run --resume {folder}"),
-        RunEnd::Failing { trial } => eprintln!("{}", failing_in_words(judged, trial)),
+        RunEnd::Interrupted => breme_base::error_line!("interrupted; resume with: breme run --resume {folder}"),
+        RunEnd::Failing { trial } => breme_base::error_line!("{}", failing_in_words(judged, trial)),
     }
-    eprintln!("report: {}", report.display());
+    breme_base::error_line!("report: {}", report.display());
     Ok(())
 }
 
@@ -345,7 +380,7 @@ fn failing_in_words(judged: &Judged, trial: u32) -> String {
     let folder = judged.run.folder.display();
     let record = judged.run.trials.iter().find(|record| record.number == trial);
     let cause = match record.map(|record| &record.end) {
-        Some(TrialEnd::Failed { who, what, printed }) => format!("{who}: {what}\n{}", printed.trim_end()),
+        Some(TrialEnd::Failed { who, what, printed, .. }) => format!("{who}: {what}\n{}", printed.trim_end()),
         _ => String::new(),
     };
     format!(
@@ -400,6 +435,8 @@ fn run_name(experiment: &Path, runs: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use breme_experiment::record::Machine;
+
     use super::*;
 
     #[test]
@@ -407,6 +444,31 @@ mod tests {
         let by_severity: Vec<Option<usize>> = [0, 4, 1, 3].map(severity).into();
         assert!(by_severity.is_sorted() && by_severity[0].is_some());
         assert_eq!([130, 143].map(severity), [None, None]);
+    }
+
+    #[test]
+    fn a_run_is_resumed_only_where_and_with_what_it_was_started() {
+        let revision = |commit: &str| Some(Revision { commit: commit.to_owned(), ..Revision::default() });
+        let head = RunHead { breme_version: "0.1.0".to_owned(), revision: revision("1a2b"), ..RunHead::default() };
+        let check = |now: &RunHead| check_surroundings(&head, now, Path::new("runs/one"));
+        assert_eq!(check(&head).unwrap(), None);
+        let moved = RunHead { revision: revision("3c4d"), ..head.clone() };
+        assert_eq!(check(&moved).unwrap().as_deref(), Some("runs/one: the git revision differs: 1a2b → 3c4d"));
+        let renamed = Machine { host: "other".to_owned(), ..Machine::default() };
+        assert_eq!(check(&RunHead { machine: renamed, ..head.clone() }).unwrap(), None);
+        let machine = Machine { processor: "other".to_owned(), ..Machine::default() };
+        for (now, difference) in [
+            (RunHead { machine, ..head.clone() }, "The processor differs:  → other."),
+            (RunHead { breme_version: "0.2.0".to_owned(), ..head.clone() }, "version of breme differs: 0.1.0 → 0.2.0."),
+            (
+                RunHead { subject_versions: [("site".to_owned(), "nginx 2".to_owned())].into(), ..head.clone() },
+                "The version of `site` differs: unknown → nginx 2.",
+            ),
+        ] {
+            let refused = check(&now).unwrap_err().message;
+            assert!(refused.contains(difference), "{refused}");
+            assert!(refused.contains("start a new run with: breme run runs/one/plan.toml"), "{refused}");
+        }
     }
 
     #[test]

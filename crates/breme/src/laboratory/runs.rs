@@ -8,8 +8,8 @@ use breme_command::failure::Failure;
 use breme_experiment::record::RunHead;
 use breme_runner::journal;
 
-use super::output;
 use super::stored_run::RUNS_FOLDER;
+use breme_command::output;
 
 /// List stored runs, newest first
 #[derive(Debug, clap::Args)]
@@ -19,7 +19,7 @@ pub struct RunsArgs {
     #[arg(value_name = "DIR", default_value = RUNS_FOLDER)]
     folder: PathBuf,
 
-    /// Print one JSON object per run and line; schemas/run.schema.json
+    /// Print one JSON object per line, one for each run
     #[arg(long)]
     json: bool,
 }
@@ -31,7 +31,7 @@ const AFTER_HELP: &str = "Examples:
 pub(super) fn list(args: &RunsArgs) -> Result<u8, Failure> {
     let runs = journal::list(&args.folder).map_err(Failure::run)?;
     if runs.is_empty() {
-        eprintln!("there are no runs in {}", args.folder.display());
+        breme_base::error_line!("there are no runs in {}", args.folder.display());
     }
     output::write(|out| runs.iter().try_for_each(|(folder, head)| print_run(out, folder, head, args.json)))?;
     Ok(0)

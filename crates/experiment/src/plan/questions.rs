@@ -29,8 +29,8 @@ pub struct PlanHypothesis {
     /// As written in the file.
     pub expect: String,
     pub claim: Claim,
-    /// Differences below this are irrelevant.
-    pub equal_within: f64,
+    /// Differences below this are irrelevant; none: as in the design.
+    pub equal_within: Option<f64>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -119,7 +119,6 @@ pub(super) fn vocabulary(
 pub(super) struct Questions<'q> {
     pub vocabulary: Vocabulary,
     pub factors: &'q [FactorSpec],
-    pub equal_within: f64,
     pub warnings: &'q mut Vec<String>,
     pub collector: &'q mut Collector,
 }
@@ -245,7 +244,7 @@ impl Questions<'_> {
             let says = file.says.clone().unwrap_or_else(|| expect.value.clone());
             match Claim::parse(&expect.value, &self.vocabulary) {
                 Ok(claim) => {
-                    let equal_within = file.equal_within.map_or(self.equal_within, |share| share.0);
+                    let equal_within = file.equal_within.map(|share| share.0);
                     hypotheses.push(PlanHypothesis { says, expect: expect.value.clone(), claim, equal_within });
                 }
                 Err(error) if error.is_left_out => {

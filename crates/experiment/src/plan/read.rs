@@ -383,13 +383,8 @@ impl Plan {
         let searched =
             file.search.as_ref().and_then(|search| search.value.factor.as_ref()).map(|name| name.value.clone());
         let others = self.others(searched.as_deref());
-        let mut questions = Questions {
-            vocabulary,
-            factors: &document.factors,
-            equal_within: self.equal_within,
-            warnings: &mut self.warnings,
-            collector,
-        };
+        let mut questions =
+            Questions { vocabulary, factors: &document.factors, warnings: &mut self.warnings, collector };
         questions.named(&file.measure.0);
         self.measures = questions.measures(&file.measures.0, first, resolved.requested.len(), resolved.has_faults);
         self.hypotheses = questions.hypotheses(&file.hypothesis);

@@ -185,7 +185,8 @@ mod tests {
         let change =
             |user: &mut WorkloadRecord| user.steady = Steady { state: SteadyState::NeverSteady, ..Steady::default() };
         let void = invalid(1, 1, 0, 0);
-        let end = TrialEnd::Failed { who: "site".into(), what: "exited".into(), printed: String::new() };
+        let end =
+            TrialEnd::Failed { who: "site".into(), what: "exited".into(), printed: String::new(), is_generator: false };
         let failed = TrialRecord { end, ..void.clone() };
         let searched = TrialRecord { purpose: Purpose::Search, ..void.clone() };
         let is_repeated = |record: &TrialRecord| next(std::slice::from_ref(record), 1, 2).is_some();

@@ -1,8 +1,8 @@
 //! Comparison of two runs: the gate passes what is demonstrably not worse, and nothing else.
 
 use breme_experiment::plan::{Gate, GatedMeasure, MARGIN_DEFAULT};
-use breme_experiment::record::{Machine, RunHead};
-use breme_judge::{CompareRules, GateVerdict, Levels, RecordedRun, RunComparison, RunVerdict, compare};
+use breme_experiment::record::{Machine, RunHead, TrialEnd, TrialRecord};
+use breme_judge::{CompareRules, GateVerdict, Levels, RecordedRun, RunComparison, RunRow, RunVerdict, compare};
 
 use crate::fixture::{Experiment, Noise, factor, measure};
 
@@ -254,6 +254,72 @@ fn a_combination_without_values_gives_no_verdict() {
     );
     let turned = compare(&run(&other, &partly), &run(&one, &before), &rules);
     assert!(turned.sentence.contains("path=cached: the earlier run has no value: not run"), "{}", turned.sentence);
+}
+
+/// Changes the first trials of a combination, one per block.
+fn change_first(records: &mut [TrialRecord], path: &str, number: usize, change: impl Fn(&mut TrialRecord)) {
+    let of_path = |record: &&mut TrialRecord| record.levels["path"] == path && record.replicate == 0;
+    records.iter_mut().filter(of_path).take(number).for_each(change);
+}
+
+fn fail(record: &mut TrialRecord) {
+    let (who, what) = ("site".to_owned(), "ended with signal 11".to_owned());
+    record.end = TrialEnd::Failed { who, what, printed: String::new(), is_generator: false };
+}
+
+fn void(record: &mut TrialRecord) {
+    record.invalid_reasons = vec!["the generator was saturated".to_owned()];
+}
+
+#[test]
+fn a_run_with_crashes_does_not_pass() {
+    let (experiment, rules) = (experiment(8), gate(&["mean(user)"], 0.1));
+    let (one, other) = (head("before"), head("after"));
+    let good = experiment.run(1, |_| 0.01);
+    let mut bad = experiment.run(2, |_| 0.01);
+    // `source` is run twice in each block: one crash of two trials counts as well.
+    change_first(&mut bad, "source", 2, fail);
+    change_first(&mut bad, "cached", 1, void);
+    let run = |head, records| RecordedRun { head, plan: "plan", question: &experiment.question, records };
+    let verdicts = |comparison: &RunComparison| {
+        let of = |path| comparison.rows.iter().find(|row| row.gated.is_some() && row.levels["path"] == path).unwrap();
+        ["source", "cached"].map(|path| of(path).gated.clone().unwrap().verdict)
+    };
+    let worse = compare(&run(&one, &good), &run(&other, &bad), &rules);
+    assert_eq!(verdicts(&worse), [GateVerdict::NoVerdict, GateVerdict::NotWorse], "INVALID says nothing");
+    assert_eq!(worse.verdict, GateVerdict::NoVerdict);
+    let said = "; 2 of 8 blocks of the later run failed (site: ended with signal 11).";
+    assert!(worse.sentence.ends_with(said), "{}", worse.sentence);
+    let cached = worse.rows.iter().find(|row| row.levels["path"] == "cached").unwrap();
+    let said = "; 1 of 8 blocks of the later run had INVALID trials (the generator was saturated).";
+    assert!(cached.sentence.ends_with(said), "{}", cached.sentence);
+    let counts = |row: &RunRow| [row.failed_before, row.failed_after, row.invalid_before, row.invalid_after];
+    assert_eq!((counts(&worse.rows[0]), counts(cached)), ([0, 2, 0, 0], [0, 0, 0, 1]));
+    let better = compare(&run(&other, &bad), &run(&one, &good), &rules);
+    assert_eq!(better.verdict, GateVerdict::NotWorse, "only the later run is judged: {}", better.sentence);
+    assert!(better.rows[0].sentence.contains("2 of 8 blocks of the earlier run failed"), "{}", better.rows[0].sentence);
+}
+
+#[test]
+fn a_rare_total_failure_does_not_pass() {
+    let experiment = experiment(8);
+    let rules = gate(&["errors(user)", "pass(user)", "failed(user)"], 0.1);
+    let (one, other) = (head("before"), head("after"));
+    let (before, mut after) = (experiment.run(1, |_| 0.01), experiment.run(2, |_| 0.01));
+    change_first(&mut after, "cached", 1, |record| {
+        let user = record.workloads.get_mut("user").unwrap();
+        (user.errors, user.ok) = ([("status".to_owned(), user.ok)].into(), 0);
+    });
+    let run = |head, records| RecordedRun { head, plan: "plan", question: &experiment.question, records };
+    let comparison = compare(&run(&one, &before), &run(&other, &after), &rules);
+    let cached: Vec<&RunRow> =
+        comparison.rows.iter().filter(|row| row.gated.is_some() && row.levels["path"] == "cached").collect();
+    assert_eq!(cached.len(), 3);
+    assert!(cached.iter().all(|row| row.gated.as_ref().unwrap().verdict == GateVerdict::NoVerdict), "{cached:?}");
+    let said = "; the worst block of the later run has 100 %, worse than every earlier one by more than the margin.";
+    assert!(comparison.sentence.ends_with(said), "{}", comparison.sentence);
+    let back = compare(&run(&other, &after), &run(&one, &before), &rules);
+    assert_eq!(back.verdict, GateVerdict::NotWorse, "{}", back.sentence);
 }
 
 /// The table of docs/METHODS.md:

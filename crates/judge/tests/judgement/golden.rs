@@ -67,8 +67,12 @@ fn records(experiment: &Experiment) -> Vec<TrialRecord> {
         (0..300).for_each(|_| histogram.record((-user.response.mean_ns * (1.0 - random.unit()).ln()) as u64));
         user.response.histogram = histogram.encode();
     }
-    records[40].end =
-        TrialEnd::Failed { who: "site".into(), what: "ended with signal 11".into(), printed: "…".into() };
+    records[40].end = TrialEnd::Failed {
+        who: "site".into(),
+        what: "ended with signal 11".into(),
+        printed: "…".into(),
+        is_generator: false,
+    };
     for (step, crowd) in [1.0, 2.0, 4.0, 8.0, 16.0].into_iter().enumerate() {
         let number = records.len() as u32 + 1;
         let levels = levels(&[("path", "source"), ("crowd", &format!("{crowd}"))]);

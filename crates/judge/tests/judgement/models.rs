@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use breme_experiment::plan::{ModelKind, PlanMeasure, PlanModel};
-use breme_experiment::record::TrialRecord;
+use breme_experiment::record::{SubjectRecord, TrialRecord};
 use breme_judge::judgement::ModelOutcome;
 use breme_judge::{Factor, Levels, Question, judge};
 use breme_stats::queueing_network::{Station, exact_mva};
@@ -71,7 +71,9 @@ fn trials_of_subject(servers: u32, cpus: &[usize]) -> Vec<TrialRecord> {
     for record in &mut records {
         let answered = record.workloads["user"].answered;
         record.workloads.get_mut("user").unwrap().subject = "site".to_owned();
-        record.subjects.get_mut("site").unwrap().cpu_user_ns = answered * 2_000_000;
+        let site = SubjectRecord { cpu_user_ns: answered * 2_000_000, threads_max: 1, ..SubjectRecord::default() };
+        record.subjects.insert("site".to_owned(), site);
+        record.subjects.insert("elsewhere".to_owned(), SubjectRecord::default());
         if !cpus.is_empty() {
             record.cpus = BTreeMap::from([("site".to_owned(), cpus.to_vec()), ("user".to_owned(), vec![1])]);
         }
@@ -115,13 +117,15 @@ fn obstacles_to_a_model_are_reported() {
     assert!(named.models.is_empty() && named.warnings.iter().any(|warning| warning.contains("`few` is not a number")));
     let missing = judge(&question(&growth(), vec![]), &[]);
     assert!(missing.warnings.iter().any(|warning| warning.contains("there is no factor `users`")));
-    let queueing = ModelKind::Mva { think: None, demands: Vec::new() };
-    let no_cpu = judge(&question(&queueing, vec![factor("users", &USERS)]), &trials_by_users(|users| users));
-    assert!(
-        no_cpu.warnings.iter().any(|warning| warning.contains("the demand `cpu(site)` has no measured value")),
-        "{:?}",
-        no_cpu.warnings
-    );
+    // The subject runs elsewhere, and its processes were not sampled.
+    for (demands, said) in [
+        (vec![], "no subject was instrumented"),
+        (vec![measure("cpu(site)").expression], "the demand `cpu(site)` has no measured value"),
+    ] {
+        let queueing = ModelKind::Mva { think: None, demands };
+        let no_cpu = judge(&question(&queueing, vec![factor("users", &USERS)]), &trials_by_users(|users| users));
+        assert!(no_cpu.warnings.iter().any(|warning| warning.contains(said)), "{:?}", no_cpu.warnings);
+    }
     let one =
         trial(1, 0, &Levels::from(BTreeMap::from([("users".to_owned(), "1".to_owned())])), workload(0.1, 1, 10.0));
     let lonely = judge(&question(&growth(), vec![factor("users", &["1"])]), &[one]);

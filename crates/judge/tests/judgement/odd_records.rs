@@ -36,7 +36,14 @@ fn odd_trial() -> impl Strategy<Value = TrialRecord> {
     (path, users, key, odd_workload()).prop_map(|(path, users, (block, replicate, kind), workload)| {
         let mut odd = trial(block, replicate, &levels(&[("path", path), ("users", users)]), workload);
         match kind {
-            0 => odd.end = TrialEnd::Failed { who: "site".into(), what: "died".into(), printed: String::new() },
+            0 => {
+                odd.end = TrialEnd::Failed {
+                    who: "site".into(),
+                    what: "died".into(),
+                    printed: String::new(),
+                    is_generator: false,
+                }
+            }
             1 => odd.invalid_reasons = vec!["slow".into()],
             2 => odd.purpose = Purpose::Search,
             3 => odd.workloads.clear(),

@@ -86,6 +86,29 @@ fn a_file_gets_its_answer() {
 }
 
 #[test]
+fn a_hypothesis_has_its_own_range_even_if_it_is_that_of_the_design() {
+    let of_file = |rest: &str| {
+        let text = FILE.replace("100 %\"\n", &format!("100 %\"\n{rest}"));
+        read(&text).unwrap_or_else(|faults| panic!("{faults}"))
+    };
+    for (rest, own, verdict) in
+        [("equal_within = \"2 %\"\n", Some(0.02), Verdict::Supported), ("", None, Verdict::Refuted)]
+    {
+        let plan = of_file(rest);
+        let mut records = records(&plan);
+        for user in records.iter_mut().filter_map(|record| record.workloads.get_mut("user")) {
+            user.errors.insert("status".into(), user.ok / 1_000);
+        }
+        let stored = read(&plan.to_toml()).unwrap_or_else(|faults| panic!("{faults}"));
+        for plan in [plan, stored] {
+            let question = Question::from(&plan);
+            assert_eq!(question.hypotheses[1].equal_within, own);
+            assert_eq!(judge(&question, &records).hypotheses[1].verdict, verdict);
+        }
+    }
+}
+
+#[test]
 fn levels_that_are_numbers_are_in_their_order() {
     let unordered = FILE.replace("crowd = [1, 4, 16]", "crowd = [16, 1, 4]");
     assert_ne!(unordered, FILE);

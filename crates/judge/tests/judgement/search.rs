@@ -229,7 +229,8 @@ fn records_are_steps() {
         "5 % are near enough"
     );
     let mut crashed = record(500, 40.0, false, false);
-    crashed.end = TrialEnd::Failed { who: "site".into(), what: "died".into(), printed: String::new() };
+    crashed.end =
+        TrialEnd::Failed { who: "site".into(), what: "died".into(), printed: String::new(), is_generator: false };
     records.push(crashed);
     let last = Search::from_records(&question, &records).outcome().steps.pop().unwrap();
     assert_eq!(last.failed, Some(true), "a subject that died has failed");

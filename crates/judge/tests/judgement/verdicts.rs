@@ -171,7 +171,12 @@ fn ten_clear_claims_are_supported_by_six_blocks() {
 fn a_subject_that_crashes_in_the_third_block_costs_that_block() {
     let (experiment, mut records) = claimed(7, FASTER);
     let crashed = records.iter_mut().find(|record| record.block == 3 && record.levels["path"] == "cached").unwrap();
-    crashed.end = TrialEnd::Failed { who: "site".into(), what: "ended with signal 11".into(), printed: "oops".into() };
+    crashed.end = TrialEnd::Failed {
+        who: "site".into(),
+        what: "ended with signal 11".into(),
+        printed: "oops".into(),
+        is_generator: false,
+    };
     crashed.workloads.clear();
     let judgement = judge(&experiment.question, &records);
     let judged = &judgement.hypotheses[0];

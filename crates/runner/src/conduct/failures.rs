@@ -48,7 +48,12 @@ mod tests {
     use super::*;
 
     fn trial(block: u32, combination: u32, fails: bool) -> TrialRecord {
-        let failed = TrialEnd::Failed { who: "site".into(), what: "it died".into(), printed: String::new() };
+        let failed = TrialEnd::Failed {
+            who: "site".into(),
+            what: "it died".into(),
+            printed: String::new(),
+            is_generator: false,
+        };
         let end = if fails { failed } else { TrialEnd::Complete };
         TrialRecord { block, combination, end, ..TrialRecord::default() }
     }

@@ -23,11 +23,18 @@ pub(super) struct TrialFailure {
     pub(super) what: String,
     /// The end of its output.
     pub(super) printed: String,
+    /// Whether it says more about the generator of the workload than about a subject.
+    pub(super) is_generator: bool,
 }
 
 impl TrialFailure {
     pub(super) fn new(who: &str, what: impl fmt::Display, printed: impl Into<String>) -> Self {
-        Self { who: who.to_owned(), what: what.to_string(), printed: printed.into() }
+        Self { who: who.to_owned(), what: what.to_string(), printed: printed.into(), is_generator: false }
+    }
+
+    /// A failure of the generator of a workload.
+    pub(super) fn of_generator(workload: &str, what: impl fmt::Display, printed: impl Into<String>) -> Self {
+        Self { is_generator: true, ..Self::new(workload, what, printed) }
     }
 }
 

@@ -50,6 +50,12 @@ impl From<TrialFailure> for Stop {
     }
 }
 
+impl From<TrialFailure> for TrialEnd {
+    fn from(TrialFailure { who, what, printed, is_generator }: TrialFailure) -> Self {
+        Self::Failed { who, what, printed, is_generator }
+    }
+}
+
 /// Runs a trial. None: the user cancelled it, and it counts as not begun.
 pub(super) fn run(trial: &TrialSpec, number: u32, mut context: TrialContext<'_, '_>) -> Option<TrialRecord> {
     let mut record = TrialRecord {
@@ -67,7 +73,7 @@ pub(super) fn run(trial: &TrialSpec, number: u32, mut context: TrialContext<'_, 
         Ok(()) => {}
         Err(Stop::Cancelled) => return None,
         Err(Stop::Failed(_)) if context.is_cancelled() => return None, // it fell because everything is to end
-        Err(Stop::Failed(TrialFailure { who, what, printed })) => record.end = TrialEnd::Failed { who, what, printed },
+        Err(Stop::Failed(failure)) => record.end = failure.into(),
     }
     Some(record)
 }
@@ -195,9 +201,9 @@ impl TrialContext<'_, '_> {
             }
             let before = loads.iter().find(|load| is_named(load, workload.after.as_deref().unwrap_or_default()));
             let Some((before, ending)) = before.and_then(|load| Some((load, load.ended()?))) else { continue };
-            let result = before
-                .result(&ending, None)
-                .map_err(|problem| TrialFailure::new(&before.workload().name, problem, ending.printed.clone()))?;
+            let result = before.result(&ending, None).map_err(|problem| {
+                TrialFailure::of_generator(&before.workload().name, problem, ending.printed.clone())
+            })?;
             self.wait(workload.start_after, faults)?;
             let names = self.running_subjects.names();
             loads.push(self.start_load(trial, workload, &names, Some(result.record.achieved_rate))?);
@@ -215,7 +221,7 @@ impl TrialContext<'_, '_> {
         let cpus = self.cpus.generator(&workload.name);
         let context = GeneratorContext { launcher: self.launcher, folder: self.folder, cpus, names, rate_before };
         let load = Generator::start(trial, workload, context)
-            .map_err(|problem| TrialFailure::new(&workload.name, problem, ""))?;
+            .map_err(|problem| TrialFailure::of_generator(&workload.name, problem, ""))?;
         self.instruments.watch_generator(&workload.name, load.process());
         Ok(load)
     }
@@ -231,7 +237,7 @@ impl TrialContext<'_, '_> {
                 match load.ended() {
                     Some(ending) if load.workload().is_background => {
                         let what = format!("the generator {ending}, before the other generators");
-                        return Err(TrialFailure::new(&load.workload().name, what, ending.printed).into());
+                        return Err(TrialFailure::of_generator(&load.workload().name, what, ending.printed).into());
                     }
                     None if !load.workload().is_background => waited_for = Some(load),
                     _ => {}
@@ -244,12 +250,8 @@ impl TrialContext<'_, '_> {
                 continue; // the last one has ended just now, and another waits for that
             };
             if load.running_for() > time_limit(trial, load.workload()) {
-                let what = match &load.workload().command {
-                    Some(_) => "the command did not end in time and was killed; set within = \"5m\" if it needs longer",
-                    None => "the load did not end in time; does the subject still respond?",
-                };
                 let printed = format!("{}\n{}", load.process().printed(), self.printed_by_subjects());
-                return Err(TrialFailure::new(&load.workload().name, what, printed.trim()).into());
+                return Err(too_late(&load.workload().name, load.workload().command.is_some(), printed.trim()).into());
             }
             let _ = load.wait_ended(until_next_check(faults));
         }
@@ -272,6 +274,15 @@ fn until_next_check(faults: &Faults<'_>) -> Duration {
     faults.next_in().map_or(CHECK_INTERVAL, |left| left.min(CHECK_INTERVAL))
 }
 
+/// A load of breme ends by itself unless the subject stops responding; a foreign command may merely need longer.
+fn too_late(workload: &str, is_foreign: bool, printed: &str) -> TrialFailure {
+    if is_foreign {
+        let what = "the command did not end in time and was killed; set within = \"5m\" if it needs longer";
+        return TrialFailure::of_generator(workload, what, printed);
+    }
+    TrialFailure::new(workload, "the load did not end in time; does the subject still respond?", printed)
+}
+
 fn time_limit(trial: &TrialSpec, workload: &WorkloadSpec) -> Duration {
     if let Some(within) = workload.command.as_ref().and_then(|command| command.within) {
         return within;
@@ -285,10 +296,10 @@ fn end(loads: &mut [Generator], fault_ns: Option<u64>) -> Result<Vec<(String, Ge
     let mut results = Vec::new();
     for load in loads {
         let name = load.workload().name.clone();
-        let ending = load.stop().map_err(|problem| TrialFailure::new(&name, problem, ""))?;
+        let ending = load.stop().map_err(|problem| TrialFailure::of_generator(&name, problem, ""))?;
         let result = load
             .result(&ending, fault_ns)
-            .map_err(|problem| TrialFailure::new(&name, problem, ending.printed.clone()))?;
+            .map_err(|problem| TrialFailure::of_generator(&name, problem, ending.printed.clone()))?;
         results.push((name, result));
     }
     Ok(results)
@@ -332,5 +343,22 @@ fn note_other_programs(record: &mut TrialRecord) {
     if machine.steal_share > STEAL_SHARE_MAX {
         let note = format!("the hypervisor took {:.0} % of the CPU time", machine.steal_share * 100.0);
         record.notes.push(note);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_of_generator(failure: TrialFailure) -> bool {
+        matches!(failure.into(), TrialEnd::Failed { who, is_generator: true, .. } if who == "user")
+    }
+
+    #[test]
+    fn a_failure_is_recorded_as_that_of_the_generator_or_of_the_subject() {
+        assert!(is_of_generator(TrialFailure::of_generator("user", "no memory", "")));
+        assert!(!is_of_generator(TrialFailure::new("user", "died", "")));
+        assert!(is_of_generator(too_late("user", true, "")), "a command may need longer");
+        assert!(!is_of_generator(too_late("user", false, "")), "only a subject that does not respond delays a load");
     }
 }

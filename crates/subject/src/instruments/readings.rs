@@ -170,6 +170,7 @@ impl WatchedReadings {
         SubjectRecord {
             cpu_user_ns: grown(|used| used.cpu_user_ns),
             cpu_system_ns: grown(|used| used.cpu_system_ns),
+            span_s: to_ns.saturating_sub(from_ns) as f64 / 1e9,
             memory_mean_bytes: (samples().map(|used| used.resident_bytes as f64).sum::<f64>() / count) as u64,
             memory_max_bytes: most(|used| used.resident_bytes),
             memory_begin_bytes: from.resident_bytes,
@@ -229,6 +230,7 @@ mod tests {
         assert_eq!((whole.cpu_user_ns, whole.memory_begin_bytes, whole.memory_max_bytes), (600, 10, 30));
         let part = readings.window(500, 1_500).subjects["edge"].clone();
         assert_eq!(part.cpu_user_ns, 300);
+        assert_eq!([whole.span_s, part.span_s], [2e-6, 1e-6]);
         assert_eq!(readings.span_ns(), (0, 2_000));
     }
 
