@@ -17,6 +17,9 @@ use crate::window::Window;
 pub(crate) struct User {
     pub state: State,
     pub protocol: ClientConnection,
+    /// Its last request asks the server to close the connection; some servers do so without announcing it. No other
+    /// request is outstanding then.
+    pub closes: bool,
     /// On an open connection: requests that were sent. Else: requests that wait for one.
     pub window: Window,
     pub response: IncomingResponse,
@@ -113,6 +116,7 @@ impl User {
         Self {
             state: State::Waiting,
             protocol: ClientConnection::new(),
+            closes: false,
             window: Window::new(depth),
             response: IncomingResponse { check: reads_content.then(Box::default), ..IncomingResponse::default() },
             wants: Instant::ZERO,

@@ -19,13 +19,11 @@ pub(crate) struct Slot {
     pub first: Instant,
     /// The version that it writes, or the page that it reads, if versions are tracked.
     pub mark: Option<Mark>,
-    /// Its request asks the server to close the connection.
-    pub closes: bool,
 }
 
 impl Slot {
     pub(crate) const fn new(ordinal: u64, due: Instant) -> Self {
-        Self { ordinal, due, accounted: due, sent: Instant::FAR, first: Instant::FAR, mark: None, closes: false }
+        Self { ordinal, due, accounted: due, sent: Instant::FAR, first: Instant::FAR, mark: None }
     }
 
     pub(crate) fn was_sent(&self) -> bool {

@@ -136,11 +136,11 @@ impl Load {
             versions: self.run.versions(),
             pairs,
         };
-        let closes = request.closes();
+        user.closes = request.closes();
         let Sent { bytes, mark } = send(request, connection, variables, actions);
         self.tally.bytes_sent += bytes as u64;
         if let Some(slot) = user.window.get_mut(place) {
-            (slot.mark, slot.closes) = (mark, closes);
+            slot.mark = mark;
         }
         self.tally.resent += u64::from(is_again && redirected.is_none());
         self.tally.issued += u64::from(!is_again);
@@ -173,9 +173,6 @@ impl Load {
                     return (length, Reading::Lost);
                 }
                 ReadStep::Answered { taken, keep_alive } => {
-                    // Some servers close a connection as asked without announcing it.
-                    let is_closing = self.users[index as usize].window.oldest().is_some_and(|oldest| oldest.closes);
-                    let keep_alive = keep_alive && !is_closing;
                     let ended = received.ended && taken == rest.len();
                     let times = (now, received.arrived_at);
                     match self.follow_redirect(times, index, connection, (keep_alive, ended), actions) {
@@ -251,7 +248,9 @@ impl Load {
                 }
                 ReadStep::Taken(taken)
             }
-            Ok(ClientProgress::End { taken, keep_alive }) => ReadStep::Answered { taken, keep_alive },
+            Ok(ClientProgress::End { taken, keep_alive }) => {
+                ReadStep::Answered { taken, keep_alive: keep_alive && !user.closes }
+            }
             // No request asks for an upgrade.
             Ok(ClientProgress::Switched { .. }) => ReadStep::Lost(Loss::Malformed),
             Ok(ClientProgress::Over) => ReadStep::Lost(Loss::Over),
@@ -274,7 +273,7 @@ impl Load {
             expectations.begin(check);
             expectations.feed(check, content);
         }
-        Some(ReadStep::Answered { taken, keep_alive })
+        Some(ReadStep::Answered { taken, keep_alive: keep_alive && !user.closes })
     }
 
     fn take_head(&mut self, now: Instant, index: u32, head: &ResponseHead<'_, '_>) {
