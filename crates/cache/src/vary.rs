@@ -2,8 +2,9 @@
 //!
 //! Values are normalised: several lines are one list, blanks around commas are ignored, and for negotiation headers so
 //! are case and the order of members of different weight. The order of equally preferred members stays: an origin may
-//! choose the first (RFC 9110, 12.5.4). Only codings are sorted: they do not change what a response says. A variant is encoded as `name NUL value LF`, or `name LF` for an absent header; names and values
-//! contain neither NUL nor LF, so variants are equal if their bytes are.
+//! choose the first (RFC 9110, 12.5.4). Only codings are sorted: they do not change what a response says. A variant is
+//! encoded as `name NUL value LF`, or `name LF` for an absent header; names and values contain neither NUL nor LF, so
+//! variants are equal if their bytes are.
 
 use std::cmp::Reverse;
 

@@ -18,8 +18,8 @@
 //! | not worse | ends within the margin | none: every row must pass | ranks |
 //! | worse | begins beyond the margin | Holm | ranks, or Welch's where ranks of so few blocks cannot be significant |
 //!
-//! Ranks describe the typical block. So a row is not "not worse" if a block of the later run failed, nor, if it is about
-//! exceptions such as errors, if a later block is worse than every earlier one by more than the margin.
+//! Ranks describe the typical block. So a row is not "not worse" if a block of the later run failed, nor, if it is
+//! about exceptions such as errors, if a later block is worse than every earlier one by more than the margin.
 
 use breme_expression::{Unit, less_is_better_of};
 use breme_stats::{holm, power_of_equal};

@@ -2,8 +2,8 @@
 //! and writes to files without a name.
 //!
 //! Such a process takes a few milliseconds, so its start matters. A program with an absolute path and nothing to run
-//! between fork and exec is started with `posix_spawn`, which shares the address space until exec. `fork` would copy the
-//! page tables of a process that all nodes share: with four nodes that took 15 % of all CPU time. The limits are
+//! between fork and exec is started with `posix_spawn`, which shares the address space until exec. `fork` would copy
+//! the page tables of a process that all nodes share: with four nodes that took 15 % of all CPU time. The limits are
 //! therefore set from outside, before the process gets any input.
 
 use std::fs::File;

@@ -16,8 +16,8 @@
 //! | the response's head came before the request was complete | is closed |
 //!
 //! NTLM and Negotiate authenticate a connection, not a request (RFC 4559, 6): what follows on it runs as the user who
-//! has logged in. So after credentials or a challenge of these schemes it carries requests of the same client connection
-//! only, or is closed, under the same conditions as after a POST.
+//! has logged in. So after credentials or a challenge of these schemes it carries requests of the same client
+//! connection only, or is closed, under the same conditions as after a POST.
 
 use breme_http::{Method, RequestHead, ResponseHead};
 
