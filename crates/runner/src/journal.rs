@@ -190,11 +190,12 @@ impl Journal {
         replace(&self.folder.join(END), &ended)
     }
 
-    /// Replaces the plan of an extended run.
+    /// Replaces the plan of an extended run, which has not ended any more.
     ///
     /// # Errors
     /// I/O errors; then the old plan is kept.
     pub fn replace_plan(&mut self, plan: &str) -> Result<(), JournalError> {
+        self.remove_end()?;
         replace(&self.folder.join(PLAN), plan.as_bytes())
     }
 
@@ -431,6 +432,8 @@ mod tests {
         journal.end(RunEnd::Decided, 8).unwrap();
         drop(journal);
         assert_eq!(read(&run).unwrap().end, Some(RunEnd::Decided));
+        drop(Journal::resume(&run).unwrap());
+        assert_eq!(read(&run).unwrap().end, Some(RunEnd::Decided), "nothing was added");
         let (mut journal, _) = Journal::resume(&run).unwrap();
         journal.replace_plan("title = \"y\"\n").unwrap();
         let stored = read(&run).unwrap();

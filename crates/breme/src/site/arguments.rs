@@ -198,7 +198,8 @@ mod tests {
         let limits = settings.limits;
         assert_eq!(format!("{limits:?}"), format!("{expected:?}"));
         assert_eq!(settings.stopping_linger, Settings::default().stopping_linger);
-        let driver = args.driver_settings();
+        assert!(args.driver_settings().events_fallback.is_some(), "the default driver is auto");
+        let driver = DriverSettings { events_fallback: None, ..args.driver_settings() };
         assert_eq!(format!("{driver:?}"), format!("{:?}", DriverSettings::default()));
         let address = SocketAddr::from(([127, 0, 0, 1], 8080));
         assert_eq!(args.places().unwrap(), [ListenPlace::plain(address.into())]);

@@ -227,5 +227,6 @@ fn wrong_flags_are_explained() {
     assert!(refused(&["--nodes", "2", "--node-listen", "127.0.0.1:0"]).contains("1 addresses for 2 nodes"));
     assert!(refused(&["--peer-listen", "127.0.0.1:0"]).contains("have no other nodes"));
     assert!(refused(&["--name", "a.b"]).contains("ASCII letters"));
-    assert!(refused(&["--max-session", "2MiB"]).contains("body_max"));
+    assert!(refused(&["--max-session", "2MiB"]).contains("--max-session: must be at most 1,047,552 bytes"));
+    assert!(refused(&["--lease", "1ms"]).contains("--lease 1ms: must be at least 100ms"));
 }
