@@ -64,7 +64,7 @@ pub(crate) fn effect_of(pairs: Vec<BlockPair>, look: &Look, equal_within: f64) -
     };
     let values = values_of(scale, &blocks);
     let mut effect = Effect { scale, equal_within, ..Effect::default() };
-    let back = |value: f64| Some(if scale == Scale::Ratio { value.exp() } else { value });
+    let back = |value| Some(scale.restore(value));
     if let Some(mean) = TrimmedMean::from_values(&values, trim_of(scale)) {
         let is_enough = values.len() >= BLOCKS_MIN as usize;
         let (low, high) = mean.interval(if is_enough { look.level() } else { 1.0 - look.confidence() });

@@ -178,7 +178,7 @@ impl Sided {
     fn exception(&self, row: &Drafted) -> Option<f64> {
         let [before, after] = row.worst?;
         let loss = if self.less_is_better { after - before } else { before - after };
-        (loss > self.margin).then(|| row.unscaled(after))
+        (loss > self.margin).then(|| row.row.scale.restore(after))
     }
 
     fn allowed(&self, row: &Drafted) -> String {

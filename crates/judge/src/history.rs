@@ -254,21 +254,20 @@ fn trend(row: &HistoryRow, confidence: f64) -> Option<Trend> {
         places.zip(&row.points).filter_map(|(place, point)| Some((place, point.value?))).collect();
     // As in a comparison: shares, and values of which one is 0, have no ratio.
     let is_ratio = row.unit != "share" && known.iter().all(|&(_, value)| value > 0.0);
-    let on_scale = |value: f64| if is_ratio { value.ln() } else { value };
-    let back = |value: f64| if is_ratio { value.exp() } else { value };
-    let points: Vec<(f64, f64)> = known.iter().map(|&(place, value)| (place, on_scale(value))).collect();
+    let scale = if is_ratio { Scale::Ratio } else { Scale::Difference };
+    let points: Vec<(f64, f64)> = known.iter().map(|&(place, value)| (place, scale.transform(value))).collect();
     let TheilSen { slope, intercept, p } = TheilSen::from_points(&points, confidence)?;
     let Estimate { center, low, high, confidence: reached } = slope;
     let last = row.points.len().saturating_sub(1) as f64;
     (reached >= confidence).then(|| Trend {
         runs: points.len(),
-        scale: if is_ratio { Scale::Ratio } else { Scale::Difference },
-        center: back(center),
-        low: back(low),
-        high: back(high),
+        scale,
+        center: scale.restore(center),
+        low: scale.restore(low),
+        high: scale.restore(high),
         confidence: reached,
-        first: back(intercept),
-        last: back(intercept + center * last),
+        first: scale.restore(intercept),
+        last: scale.restore(intercept + center * last),
         p,
         ..Trend::default()
     })

@@ -106,8 +106,7 @@ impl<'a> IntervalPosition<'a> {
     }
 
     fn on_scale(&self, value: Option<f64>) -> f64 {
-        let value = value.unwrap_or(f64::NAN);
-        if self.effect.scale == Scale::Ratio { value.ln() } else { value }
+        self.effect.scale.transform(value.unwrap_or(f64::NAN))
     }
 
     fn floor(&self) -> f64 {

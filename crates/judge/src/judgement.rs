@@ -212,6 +212,24 @@ pub enum Scale {
     Difference,
 }
 
+impl Scale {
+    /// The value as it is judged: the logarithm of a ratio, so that 0 is no difference.
+    pub(crate) fn transform(self, value: f64) -> f64 {
+        match self {
+            Self::Ratio => value.ln(),
+            Self::Difference => value,
+        }
+    }
+
+    /// Converts back what [`Scale::transform`] has converted.
+    pub(crate) fn restore(self, value: f64) -> f64 {
+        match self {
+            Self::Ratio => value.exp(),
+            Self::Difference => value,
+        }
+    }
+}
+
 /// Both sides in one block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BlockPair {

@@ -137,10 +137,11 @@ fn draft(
     // Shares are compared in percentage points: twice almost nothing is still almost nothing.
     let is_ratio = measure.unit != Unit::Share && before.iter().chain(&after).all(|&value| value > 0.0);
     row.scale = if is_ratio { Scale::Ratio } else { Scale::Difference };
-    let on_scale = |value: f64| if is_ratio { value.ln() } else { value };
+    let scale = row.scale;
+    let on_scale = |value| scale.transform(value);
     let [before, after] = [before, after].map(|values| values.into_iter().map(on_scale).collect::<Vec<f64>>());
     if let Some(Estimate { center, low, high, confidence }) = rank_sum::shift(&after, &before, rules.confidence) {
-        let back = |value: f64| Some(if is_ratio { value.exp() } else { value });
+        let back = |value| Some(scale.restore(value));
         (row.center, row.low, row.high) = (back(center), back(low), back(high));
         row.confidence = confidence;
     }
@@ -153,9 +154,11 @@ fn draft(
 
 /// The worst block of each run, if the measure is about exceptions.
 fn worst(measure: &PlanMeasure, levels: &Levels, sides: &[Side; 2]) -> Option<[f64; 2]> {
-    let is_about_them = measure.expression.measures().iter().all(|(measure, _)| is_of_exceptions(&measure.quantity));
+    if !measure.expression.measures().iter().all(|(measure, _)| is_of_exceptions(&measure.quantity)) {
+        return None;
+    }
     let [before, after] = sides.each_ref().map(|side| side.worst(measure, levels));
-    is_about_them.then_some([before?, after?])
+    Some([before?, after?])
 }
 
 /// The difference of every row. None was claimed in advance, so they are corrected for their number by the false

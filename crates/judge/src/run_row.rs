@@ -135,20 +135,15 @@ impl Drafted {
         if self.row.scale == Scale::Ratio { share.ln_1p() } else { share * self.row.before.unwrap_or_default().abs() }
     }
 
-    /// Converts back from the scale of the comparison.
-    pub(crate) fn unscaled(&self, value: f64) -> f64 {
-        if self.row.scale == Scale::Ratio { value.exp() } else { value }
-    }
-
     /// Centre and ends of the interval on the scale of the comparison; 0 is no difference.
     pub(crate) fn interval(&self) -> Option<[f64; 3]> {
         let ends = [self.row.center?, self.row.low?, self.row.high?];
-        Some(if self.row.scale == Scale::Ratio { ends.map(f64::ln) } else { ends })
+        Some(ends.map(|end| self.row.scale.transform(end)))
     }
 
     /// The distance from 0 that an effect must exceed to be more than noise between two trials of the same combination.
     pub(crate) fn floor(&self) -> f64 {
-        self.row.floor.map_or(0.0, |floor| if self.row.scale == Scale::Ratio { floor.ln() } else { floor })
+        self.row.floor.map_or(0.0, |floor| self.row.scale.transform(floor))
     }
 }
 

@@ -4,7 +4,7 @@ use breme_expression::{Claim, Unit};
 
 use crate::effect::median;
 use crate::hypotheses::case_result;
-use crate::judgement::{BlockPair, Case, Effect, FindingKind, Scale, Verdict};
+use crate::judgement::{BlockPair, Case, Effect, FindingKind, Verdict};
 use crate::levels::Levels;
 use crate::words::{amount, at_levels, count};
 
@@ -115,7 +115,7 @@ fn levels_beside(claim: &Claim, case: &Case) -> Levels {
 /// How far the near end of the interval is from the bound.
 fn strength(effect: &Effect) -> f64 {
     let (Some(low), Some(high)) = (effect.low, effect.high) else { return 0.0 };
-    let (low, high) = if effect.scale == Scale::Ratio { (low.ln(), high.ln()) } else { (low, high) };
+    let (low, high) = (effect.scale.transform(low), effect.scale.transform(high));
     if low <= 0.0 && high >= 0.0 { 0.0 } else { low.abs().min(high.abs()) }
 }
 
