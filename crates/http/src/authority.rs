@@ -1,11 +1,20 @@
 //! Hosts with optional ports.
 
+use std::net::{IpAddr, SocketAddr};
+
 use crate::syntax::host_run;
 
 /// Whether this is a host with an optional port, as in Host or in a target (RFC 9110, 4.2.1 and 7.2).
 #[must_use]
 pub fn is_authority(text: &str) -> bool {
     Authority::parse(text.as_bytes()).is_some()
+}
+
+/// The address of a client as proxies name it (RFC 7239, 6; X-Forwarded-For): `IP`, `IP:PORT`, `[IP]` or `[IP]:PORT`.
+#[must_use]
+pub fn forwarded_address(text: &str) -> Option<IpAddr> {
+    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    bare.parse().ok().or_else(|| text.parse().map(|address: SocketAddr| address.ip()).ok())
 }
 
 /// A valid authority (RFC 3986, 3.2) without user information.

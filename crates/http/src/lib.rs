@@ -26,7 +26,7 @@ pub mod syntax;
 pub mod trailers;
 pub mod weight;
 
-pub use authority::is_authority;
+pub use authority::{forwarded_address, is_authority};
 pub use byte_ranges::{ByteRange, RANGE_COUNT_MAX, Ranges, parse_ranges};
 pub use date::http_date;
 pub use entity_tags::{EntityTag, any_tag, only_tag};

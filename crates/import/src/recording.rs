@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::Duration;
 
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+
 use super::secrets::{Secrets, is_searchable};
 
 /// Headers that belong to a connection, or that the load generator writes itself.
@@ -169,15 +171,8 @@ fn headers(request: &RecordedRequest) -> impl Iterator<Item = (&str, &str)> {
 
 /// Characters that a request target cannot contain are written as the bytes of their UTF-8.
 fn percent_encoded(target: &str) -> String {
-    let mut encoded = String::with_capacity(target.len());
-    for byte in target.bytes() {
-        if byte.is_ascii_graphic() {
-            encoded.push(char::from(byte));
-        } else {
-            let _ = write!(encoded, "%{byte:02X}");
-        }
-    }
-    encoded
+    const BESIDE_NON_ASCII: &AsciiSet = &CONTROLS.add(b' ');
+    utf8_percent_encode(target, BESIDE_NON_ASCII).to_string()
 }
 
 /// In a request target every brace is doubled …

@@ -5,7 +5,7 @@
 //! pieces.
 
 use breme_http::syntax::is_token;
-use breme_http::{FieldBlock, Method, Version};
+use breme_http::{FieldBlock, Method, Version, list_members};
 use breme_http1::RequestEncoder;
 use bytes::Bytes;
 use thiserror::Error;
@@ -80,7 +80,7 @@ pub fn is_field_name(name: &str) -> bool {
 
 /// Whether a Connection field with this value has the option `close`.
 pub(crate) fn has_close(value: &[u8]) -> bool {
-    value.split(|&byte| byte == b',').any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))
+    list_members(value).any(|option| option.eq_ignore_ascii_case(b"close"))
 }
 
 /// The parts of a request.

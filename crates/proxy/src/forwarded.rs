@@ -5,9 +5,9 @@
 //! not affect how later ones are parsed either: an unterminated quotation mark would join both. So quoted strings are
 //! also parsed from the end.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
-use breme_http::Fields;
+use breme_http::{Fields, forwarded_address};
 
 /// The named client; None if there is none, or it has no address. X-Forwarded-For takes precedence over Forwarded:
 /// proxies that write only one mostly write that, and pass the other on unchanged.
@@ -81,12 +81,8 @@ fn last_outside_of_quotes(text: &[u8], wanted: u8) -> Option<usize> {
     None
 }
 
-/// With or without brackets and a port.
 fn address(text: &[u8]) -> Option<IpAddr> {
-    let text = std::str::from_utf8(text).ok()?;
-    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
-    let address = bare.parse().ok().or_else(|| text.parse::<SocketAddr>().ok().map(|address| address.ip()));
-    address.map(|address: IpAddr| address.to_canonical())
+    forwarded_address(std::str::from_utf8(text).ok()?).map(|address| address.to_canonical())
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! Small files, read whole.
+//! Small files, read whole; programs.
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// The content of a file of bounded size.
@@ -15,4 +16,10 @@ pub fn read_bounded(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
         return Err(io::Error::other(format!("it has more than {bytes_max} bytes")));
     }
     Ok(content)
+}
+
+/// Whether this is a file that somebody may execute.
+#[must_use]
+pub fn is_program(path: &Path) -> bool {
+    path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }

@@ -8,7 +8,7 @@
 //! | `clock` | monotonic and wall-clock time |
 //! | `cpu` | available processors, pinning threads |
 //! | `descriptors` | the limit of open files |
-//! | `files` | small files, read whole |
+//! | `files` | small files, read whole; programs |
 //! | `listener` | listening sockets |
 //! | `memory` | trimming the heap |
 //! | `precise_wait` | waiting with nanosecond precision |
@@ -49,7 +49,7 @@ pub use descriptors::{
     DescriptorLimit, TooFewDescriptors, descriptor_limit, ensure_descriptor_limit, open_descriptors,
     raise_descriptor_limit,
 };
-pub use files::read_bounded;
+pub use files::{is_program, read_bounded};
 pub use listener::{ListeningSocket, ignore_handshakes};
 pub use memory::{limit_retained_memory, trim_heap};
 pub use precise_wait::{set_min_timer_slack, wait_until_readable};

@@ -8,7 +8,6 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -35,9 +34,8 @@ impl Processor {
         if !cfg!(target_os = "linux") {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "transformations are limited only on Linux"));
         }
-        let is_program =
-            |path: &PathBuf| path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0);
-        let path = FOLDERS.iter().map(|folder| Path::new(folder).join(PROGRAM)).find(is_program).ok_or_else(|| {
+        let mut paths = FOLDERS.iter().map(|folder| Path::new(folder).join(PROGRAM));
+        let path = paths.find(|path| breme_sys::is_program(path)).ok_or_else(|| {
             let folders = FOLDERS.join(", ");
             let message = format!("no {PROGRAM} in {folders}; install it (Debian: apt install xsltproc)");
             io::Error::new(io::ErrorKind::NotFound, message)

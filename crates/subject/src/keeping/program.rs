@@ -1,7 +1,8 @@
 //! Finds a program as the system would, so that a message can name what is missing.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+
+use breme_sys::is_program;
 
 /// Programs common in experiments, and their Debian packages.
 const PACKAGES: &[(&str, &str)] = &[
@@ -62,10 +63,6 @@ pub fn missing(name: &str, folder: &Path) -> String {
         None => String::from("install it"),
     };
     format!("there is no program `{name}` in PATH; {remedy}, or write its full path")
-}
-
-fn is_program(path: &Path) -> bool {
-    path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(test)]

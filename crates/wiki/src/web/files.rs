@@ -50,7 +50,7 @@ fn has_extension(file: &Name, extensions: &[&str]) -> bool {
 const TAG_LENGTH: usize = 32;
 
 /// Limit of a form that contains only a digest.
-const SMALL_FORM_BYTES: usize = 4 * 1024;
+const DIGEST_FORM_BYTES: usize = 4 * 1024;
 
 fn tag(info: &AttachmentInfo) -> String {
     info.digest.chars().take(TAG_LENGTH).collect()
@@ -229,7 +229,7 @@ pub(crate) async fn delete_by_form(
     body: Body,
 ) -> Result<Response, Problem> {
     let (page, file) = (name(&text)?, name(&file)?);
-    let mut form = read_form(body, SMALL_FORM_BYTES).await?;
+    let mut form = read_form(body, DIGEST_FORM_BYTES).await?;
     let condition = match form.remove("digest").filter(|digest| !digest.is_empty()) {
         Some(digest) => FileCondition::Digests(vec![digest]),
         None => wiki.file_condition(&headers)?,

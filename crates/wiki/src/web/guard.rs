@@ -6,9 +6,10 @@
 //! pages with forms could not be cached publicly. Programs other than browsers send neither header, and are accepted
 //! unless they send a cookie.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::time::Instant;
 
+use breme_http::forwarded_address;
 use http::header::{AUTHORIZATION, FORWARDED, ORIGIN, VIA};
 use http::{HeaderMap, HeaderName, Method, StatusCode, Uri, header};
 
@@ -185,12 +186,6 @@ fn is_from_loopback(headers: &HeaderMap) -> bool {
 fn forwarded_for(headers: &HeaderMap) -> Vec<Option<IpAddr>> {
     let lines = headers.get_all(X_FORWARDED_FOR).iter().map(|value| value.to_str().unwrap_or_default());
     lines.flat_map(|line| line.split(',')).map(|text| forwarded_address(text.trim())).collect()
-}
-
-/// `IP`, `IP:PORT`, `[IP]` or `[IP]:PORT`: some proxies add the port.
-fn forwarded_address(text: &str) -> Option<IpAddr> {
-    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
-    bare.parse().ok().or_else(|| text.parse().map(|address: SocketAddr| address.ip()).ok())
 }
 
 pub(crate) fn session_cookie<'a>(headers: &'a HeaderMap, settings: &Settings) -> Option<&'a str> {
