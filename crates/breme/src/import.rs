@@ -8,11 +8,12 @@ use std::process::ExitCode;
 use breme_command::failure::{Failure, exit};
 use breme_command::output;
 use breme_import::{Limits, read_access_log, read_curl, read_har};
+use breme_load_command::{SCENARIO_COUNT_MAX, STEP_COUNT_MAX};
 use clap::ValueEnum;
 
 const INPUT_BYTES_MAX: u64 = 256 << 20;
-/// What `breme load` accepts; a test compares it with `breme_load_plan`, which neither this crate nor the import uses.
-const LIMITS: Limits = Limits { scenarios: 100, steps: 500 };
+/// What `breme load` accepts.
+const LIMITS: Limits = Limits { scenarios: SCENARIO_COUNT_MAX, steps: STEP_COUNT_MAX };
 
 /// Turn recorded traffic into a scenario for `breme load`
 #[derive(Debug, clap::Args)]
@@ -87,17 +88,5 @@ fn write(path: Option<&Path>, text: &str) -> Result<(), Failure> {
         Some(path) => std::fs::write(path, text)
             .map_err(|error| Failure::run(format!("{}: cannot be written: {error}", path.display()))),
         None => output::print(text),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use breme_load_plan::{SCENARIO_COUNT_MAX, STEP_COUNT_MAX};
-
-    use super::*;
-
-    #[test]
-    fn the_limits_are_those_of_a_load() {
-        assert_eq!(LIMITS, Limits { scenarios: SCENARIO_COUNT_MAX, steps: STEP_COUNT_MAX });
     }
 }
