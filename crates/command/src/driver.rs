@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Once;
 
 use breme_driver::{DriverKind, UringUnavailable, probe_uring};
 
@@ -39,8 +40,10 @@ impl DriverChoice {
     }
 }
 
+/// Once, although a command may start a driver for each of its intervals.
 fn report_fallback(lack: &UringUnavailable) {
-    breme_base::error_line!("breme: using the driver events: {lack}");
+    static REPORTED: Once = Once::new();
+    REPORTED.call_once(|| breme_base::error_line!("breme: using the driver events: {lack}"));
 }
 
 impl fmt::Display for DriverChoice {
