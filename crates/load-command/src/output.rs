@@ -193,8 +193,7 @@ pub struct LogWriters {
 }
 
 impl LogWriters {
-    /// Waits until all is written; the run must have dropped its observer.
-    /// Waits for all of them; the first failure counts.
+    /// Waits until all is written; the run must have dropped its observer. The first failure counts.
     pub(super) fn join(self) -> Result<(), Failure> {
         let joined = self.threads.into_iter().map(|(path, thread)| {
             let written =

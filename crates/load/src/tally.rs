@@ -338,6 +338,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::availability::LatestOutcomes;
     use crate::occupancy::Activity;
 
     #[test]
@@ -366,7 +367,7 @@ mod tests {
             occupancy.add(activity, Instant::ZERO, Instant::from_nanos(next()));
         }
         let mut availability = Availability::new();
-        availability.note_failure(Instant::from_nanos(next()), &crate::availability::LatestOutcomes::default());
+        availability.note_failure(Instant::from_nanos(next()), &LatestOutcomes::default());
         // Every field is named, so that a new one is not forgotten here.
         Tally {
             issued: next(),

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use breme_command::checks::{self, CheckResult, Checks, NamedCheck};
 use breme_command::failure::Failure;
+use breme_command::output;
 use breme_command::units;
 use breme_experiment::plan::{Gate, Plan};
 use breme_judge::{
@@ -19,7 +20,6 @@ use clap::ValueEnum;
 use self::selection::{SelectedRun, Selection};
 use super::stored_run::{self, Unjudged};
 use super::{experiment, report};
-use breme_command::output;
 
 /// Gate a later run against an earlier one: pass only if it is shown to be no worse. With more runs, show their history
 #[derive(Debug, clap::Args)]

@@ -9,9 +9,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use breme_command::failure::Failure;
-use breme_subject::{find_program, listening_ports, serves_http};
-
 use breme_command::output;
+use breme_subject::{find_program, listening_ports, serves_http};
 
 /// Write an experiment file to start from
 #[derive(Debug, clap::Args)]

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use breme_command::checks::{self, Checks};
 use breme_command::failure::Failure;
+use breme_command::output;
 use breme_report::{Histograms, Run, Style};
 use breme_runner::journal;
 use clap::ValueEnum;
 
 use super::stored_run;
-use breme_command::output;
 
 /// Print the result of a stored run, and rewrite its report.html
 #[derive(Debug, clap::Args)]

@@ -10,6 +10,7 @@ use breme_admin::{Admin, AdminListener, ProcessMetrics, Readiness, application_r
 use breme_base::plural;
 use breme_command::checks::{self, Checks};
 use breme_command::failure::{AGAINST, FAILED, Failure, NO_VERDICT};
+use breme_command::output;
 use breme_command::server::{AdminFlag, ListenPlace};
 use breme_driver::{Address, Clock};
 use breme_experiment::plan::{Estimate, Plan};
@@ -26,7 +27,6 @@ use super::report::{self, ReportFormat};
 use super::status::RunStatus;
 use super::stored_run::{self, Judged, RUNS_FOLDER};
 use super::{experiment, roles};
-use breme_command::output;
 
 /// The hidden command that supervises a subject's processes.
 const KEEP: &str = "keep";

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use breme_command::failure::Failure;
+use breme_command::output;
 use breme_experiment::record::RunHead;
 use breme_runner::journal;
 
 use super::stored_run::RUNS_FOLDER;
-use breme_command::output;
 
 /// List stored runs, newest first
 #[derive(Debug, clap::Args)]
