@@ -1,9 +1,14 @@
-//! Messages that a command posts to other programs while it runs: metrics to Prometheus, alerts to a webhook.
+//! Messages that a command posts to other programs while it runs: metrics to Prometheus or OpenTelemetry, alerts to a
+//! webhook.
 
 mod delivery;
+mod exporter;
+mod otlp;
+mod protobuf;
 mod receiver;
 mod remote_write;
+mod samples;
 
 pub use delivery::{Delivery, DeliveryError};
+pub use exporter::{MetricsExporter, ProblemReports, Protocol};
 pub use receiver::Receiver;
-pub use remote_write::{ProblemReports, RemoteWriter};

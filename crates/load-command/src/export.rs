@@ -1,11 +1,11 @@
-//! Exports the metrics of a running load: at `--admin`, and to the receiver of `--remote-write`.
+//! Exports the metrics of a running load: at `--admin`, and to the receivers of `--remote-write` and `--otlp`.
 
 use std::sync::Arc;
 #[cfg(target_os = "linux")]
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 #[cfg(target_os = "linux")]
-use breme_admin::push::{ProblemReports, Receiver, RemoteWriter};
+use breme_admin::push::{MetricsExporter, ProblemReports, Protocol, Receiver};
 use breme_admin::{Admin, AdminListener, ProcessMetrics, Readiness, application_registry};
 use breme_command::failure::Failure;
 use breme_command::server::ListenPlace;
@@ -27,7 +27,7 @@ const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 pub(super) struct Prepared {
     listener: Option<AdminListener>,
     #[cfg(target_os = "linux")]
-    receiver: Option<Receiver>,
+    receivers: Vec<(Protocol, Receiver)>,
 }
 
 impl Prepared {
@@ -36,14 +36,14 @@ impl Prepared {
         let prepared = Self {
             listener: args.export.admin()?.map(AdminListener::bind).transpose()?,
             #[cfg(target_os = "linux")]
-            receiver: args.export.receiver()?,
+            receivers: args.export.receivers()?,
         };
         Ok(prepared.is_wanted().then_some(prepared))
     }
 
     fn is_wanted(&self) -> bool {
         #[cfg(target_os = "linux")]
-        let has_receiver = self.receiver.is_some();
+        let has_receiver = !self.receivers.is_empty();
         #[cfg(not(target_os = "linux"))]
         let has_receiver = false;
         self.listener.is_some() || has_receiver
@@ -54,7 +54,10 @@ impl Prepared {
         let metrics = LoadMetrics { run: Arc::clone(run), clock, times: times.clone() };
         let registry = || registry(metrics.clone());
         #[cfg(target_os = "linux")]
-        let samples = self.receiver.map(|receiver| Samples::start(receiver, registry())).transpose()?;
+        let samples =
+            self.receivers.into_iter().map(|(protocol, receiver)| Samples::start(protocol, receiver, registry()));
+        #[cfg(target_os = "linux")]
+        let samples = samples.collect::<Result<Vec<_>, _>>()?;
         let admin = self.listener.map(|listener| {
             // Standard output is for the result.
             breme_base::error_line!("admin on {}", ListenPlace::plain(listener.address().clone()));
@@ -78,7 +81,7 @@ pub(super) struct Export {
     times: ResponseTimes,
     admin: Option<Admin>,
     #[cfg(target_os = "linux")]
-    samples: Option<Samples>,
+    samples: Vec<Samples>,
 }
 
 impl Export {
@@ -100,20 +103,20 @@ impl Export {
         self.samples.iter().for_each(Samples::queue);
     }
 
-    /// Waits for the receiver, for a bounded time, and reports undelivered samples.
+    /// Waits for the receivers, for a bounded time, and reports undelivered samples.
     pub(super) fn end(self) {
         self.admin.into_iter().for_each(Admin::end);
         #[cfg(target_os = "linux")]
-        if let Some(gaps) = self.samples.and_then(|samples| samples.writer.finish()) {
+        for gaps in self.samples.into_iter().filter_map(|samples| samples.exporter.finish()) {
             breme_base::error_line!("breme load: {gaps}");
         }
     }
 }
 
-/// The samples of remote write. Nothing waits for the receiver; undelivered samples are counted.
+/// The samples for one receiver. Nothing waits for the receiver; undelivered samples are counted.
 #[cfg(target_os = "linux")]
 struct Samples {
-    writer: RemoteWriter,
+    exporter: MetricsExporter,
     clock: Mutex<SampleClock>,
 }
 
@@ -127,9 +130,9 @@ struct SampleClock {
 #[cfg(target_os = "linux")]
 impl Samples {
     /// Queues the first one: counters begin at 0.
-    fn start(receiver: Receiver, registry: Registry) -> Result<Self, Failure> {
-        let writer = RemoteWriter::start("load", receiver, registry, ProblemReports::AtEnd)?;
-        let samples = Self { writer, clock: Mutex::new(SampleClock { due: Instant::now(), last_ms: 0 }) };
+    fn start(protocol: Protocol, receiver: Receiver, registry: Registry) -> Result<Self, Failure> {
+        let exporter = MetricsExporter::start("load", protocol, receiver, registry, ProblemReports::AtEnd)?;
+        let samples = Self { exporter, clock: Mutex::new(SampleClock { due: Instant::now(), last_ms: 0 }) };
         samples.queue_if_due();
         Ok(samples)
     }
@@ -149,6 +152,6 @@ impl Samples {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         clock.last_ms = i64::try_from(wall.as_millis()).unwrap_or(i64::MAX).max(clock.last_ms.saturating_add(1));
         // Problems are counted, and reported at the end.
-        let _ = self.writer.send(clock.last_ms);
+        let _ = self.exporter.send(clock.last_ms);
     }
 }

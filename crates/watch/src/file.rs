@@ -47,6 +47,7 @@ pub struct File {
     pub alert: Alert,
     /// A Prometheus remote-write receiver.
     pub remote_write: Option<Destination>,
+    pub otlp: Option<Destination>,
     pub targets: Vec<WatchTarget>,
 }
 
@@ -141,6 +142,13 @@ struct FileToml {
     /// message.
     #[schemars(with = "Option<String>")]
     remote_write_auth_file: Option<Spanned<String>>,
+    /// URL of an OpenTelemetry receiver (OTLP over HTTP), such as `http://collector:4318/v1/metrics`, which gets the
+    /// metrics of each interval.
+    #[schemars(with = "Option<String>")]
+    otlp: Option<Spanned<String>>,
+    /// File with `Bearer TOKEN` or `Basic USER:PASSWORD` for the Authorization header of `otlp`; read for each message.
+    #[schemars(with = "Option<String>")]
+    otlp_auth_file: Option<Spanned<String>>,
     /// Targets; all are measured at the same time.
     #[schemars(with = "Vec<TargetToml>")]
     target: Spanned<Vec<Spanned<TargetToml>>>,
@@ -262,6 +270,7 @@ impl File {
             retention: retention(written.retention.as_ref(), collector),
             alert: alert(written.alert, collector),
             remote_write: destination(written.remote_write, written.remote_write_auth_file, collector),
+            otlp: destination(written.otlp, written.otlp_auth_file, collector),
             targets,
         }
     }
@@ -394,7 +403,7 @@ fn targets(
 }
 
 /// Flags of `breme load` without a meaning in a watch.
-const REFUSED: [&str; 12] = [
+const REFUSED: [&str; 14] = [
     "until-stopped",
     "start-on-line",
     "output",
@@ -407,6 +416,8 @@ const REFUSED: [&str; 12] = [
     "admin",
     "remote-write",
     "remote-write-auth-file",
+    "otlp",
+    "otlp-auth-file",
 ];
 
 fn arguments(target: &TargetToml, timeout: Duration, collector: &mut Collector) -> Vec<String> {

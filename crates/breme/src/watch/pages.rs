@@ -33,7 +33,7 @@ impl AdminPages {
 
 impl Api for AdminPages {
     fn index(&self) -> String {
-        String::from("/watch       findings and charts; reloads itself\n/watch.json  the same as JSON\n")
+        String::from("GET /watch       findings and charts; reloads itself\nGET /watch.json  the same as JSON\n")
     }
 
     fn answer(&self, call: &Call<'_>) -> AdminPage {

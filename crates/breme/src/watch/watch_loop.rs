@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use breme_admin::push::{ProblemReports, Receiver as PushReceiver, RemoteWriter};
+use breme_admin::push::{MetricsExporter, ProblemReports, Protocol, Receiver as PushReceiver};
 use breme_admin::{Admin, AdminListener, AdminToken, Api, ProcessMetrics, Readiness, application_registry};
 use breme_command::failure::{AGAINST, Failure, NO_VERDICT};
 use breme_command::server::ListenPlace;
@@ -55,10 +55,15 @@ pub(super) fn watch(args: &WatchArgs, path: &Path) -> Result<ExitCode, Failure> 
     let alerts = Alerts::start(webhook, file.alert.file.clone())?;
     let metrics =
         || application_registry("watch", ProcessMetrics::starting_now(), [Box::new(WatchMetrics(status.clone()))]);
-    let remote_writer = receiver("remote_write", file.remote_write.as_ref())?;
-    let remote_writer =
-        remote_writer.map(|receiver| RemoteWriter::start("watch", receiver, metrics(), ProblemReports::Immediate));
-    let remote_writer = remote_writer.transpose()?;
+    let mut exporters = Vec::new();
+    for (protocol, key, destination) in
+        [(Protocol::RemoteWrite, "remote_write", &file.remote_write), (Protocol::Otlp, "otlp", &file.otlp)]
+    {
+        if let Some(receiver) = receiver(key, destination.as_ref())? {
+            let reports = ProblemReports::Immediate;
+            exporters.push(MetricsExporter::start("watch", protocol, receiver, metrics(), reports)?);
+        }
+    }
     let mut watch = WatchLoop {
         file: &file,
         zone,
@@ -68,7 +73,7 @@ pub(super) fn watch(args: &WatchArgs, path: &Path) -> Result<ExitCode, Failure> 
         status,
         stop,
         alerts,
-        remote_writer,
+        exporters,
         problems: BTreeMap::new(),
     };
     watch.announce(&folder_path);
@@ -187,7 +192,7 @@ struct WatchLoop<'a> {
     status: Status,
     stop: Arc<Cancellation>,
     alerts: Alerts,
-    remote_writer: Option<RemoteWriter>,
+    exporters: Vec<MetricsExporter>,
     /// Problems of the previous interval, and how many intervals they have lasted.
     problems: BTreeMap<String, u64>,
 }
@@ -240,7 +245,7 @@ impl WatchLoop<'_> {
         match self.journal.append(reading, probes) {
             Ok(interval) => {
                 self.observe(&interval);
-                problems.extend(self.remote_writer.as_ref().and_then(|writer| writer.send(interval.wall_ms)));
+                problems.extend(self.exporters.iter().filter_map(|exporter| exporter.send(interval.wall_ms)));
             }
             Err(error) => problems.push(format!("this interval is lost: {error}; check the disk of the journal")),
         }

@@ -1,4 +1,4 @@
-//! The metrics of a running load: at its admin address, and sent by remote write.
+//! The metrics of a running load: at its admin address, and sent by remote write and OTLP.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::admin::{check_prometheus_text, metrics};
 use crate::harness::{PATIENCE, Signal, Site, breme, get, load, read_head, send_signal, serve_each, wait};
-use crate::remote_write::{Series, series};
+use crate::remote_write::{Series, fields, series};
 
 /// `breme load --until-stopped`, with the counts of short intervals.
 pub(crate) struct RunningLoad {
@@ -121,13 +121,17 @@ fn an_address_in_use_costs_no_measurement() {
 
 /// A receiver of remote write, which responds with these statuses in turn, the last one repeatedly.
 fn receiver(statuses: &'static [u16]) -> (SocketAddr, Receiver<Vec<u8>>) {
+    receiver_at("/api/v1/write", statuses)
+}
+
+fn receiver_at(path: &'static str, statuses: &'static [u16]) -> (SocketAddr, Receiver<Vec<u8>>) {
     let (sender, bodies) = channel();
     let state = Mutex::new((0, sender));
     let address = serve_each(move |stream: TcpStream| {
         let mut input = BufReader::new(stream.try_clone().unwrap());
         let mut output = stream;
         while let Ok(Some(head)) = read_head(&mut input) {
-            assert!(head.starts_with("POST /api/v1/write ") && head.contains("Bearer 123\r\n"), "{head}");
+            assert!(head.starts_with(&format!("POST {path} ")) && head.contains("Bearer 123\r\n"), "{head}");
             let lower = head.to_ascii_lowercase();
             let length = lower.split("content-length: ").nth(1).and_then(|rest| rest.lines().next()?.parse().ok());
             let mut body = vec![0; length.unwrap()];
@@ -189,6 +193,42 @@ fn the_last_sample_is_that_of_the_whole_run() {
     assert!((mean_ns - number("/response_time/mean_ns")).abs() < 1.0, "{mean_ns}: {result:#}");
 }
 
+/// The parts of a message with this field number.
+fn parts(message: &[u8], number: u64) -> Vec<Vec<u8>> {
+    fields(message).into_iter().filter(|field| field.0 == number).map(|field| field.1).collect()
+}
+
+#[test]
+fn otlp_has_the_values_of_the_result() {
+    let (site, folder) = (Site::lab("auto"), tempfile::tempdir().unwrap());
+    let (address, bodies) = receiver_at("/v1/metrics", &[503, 204]);
+    let auth = folder.path().join("auth");
+    std::fs::write(&auth, "Bearer 123\n").unwrap();
+    let flags = [format!("--otlp=http://{address}/v1/metrics"), format!("--otlp-auth-file={}", auth.display())];
+    let output = load_sending(&flags, &["-c", "3", "-n", "1000", &site.url("/bytes/100")]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("OTLP"), "{output:?}");
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let last = bodies.try_iter().last().unwrap();
+    let scope = &parts(&parts(&last, 1)[0], 2)[0];
+    let metric = |name: &str| {
+        let metrics = parts(scope, 2);
+        metrics.into_iter().find(|metric| parts(metric, 1)[0] == name.as_bytes()).unwrap_or_else(|| panic!("{name}"))
+    };
+    let sum = |name: &str| {
+        let point = &parts(&parts(&metric(name), 7)[0], 1)[0];
+        f64::from_bits(u64::from_le_bytes(parts(point, 4)[0][..].try_into().unwrap()))
+    };
+    let number = |pointer: &str| result.pointer(pointer).unwrap().as_f64().unwrap();
+    assert_eq!(sum("breme_load_requests"), number("/requests/sent"));
+    assert_eq!(sum("breme_load_received_bytes"), number("/bytes/received"));
+    let histogram = &parts(&parts(&metric("breme_load_response_time_seconds"), 9)[0], 1)[0];
+    assert_eq!(parts(histogram, 4)[0], 1_000_u64.to_le_bytes());
+    let counts: Vec<u64> =
+        parts(histogram, 6)[0].chunks(8).map(|count| u64::from_le_bytes(count.try_into().unwrap())).collect();
+    assert_eq!((counts.len() * 8, counts.iter().sum()), (parts(histogram, 7)[0].len() + 8, 1_000));
+}
+
 #[test]
 fn a_receiver_that_is_away_or_rejects_changes_no_result() {
     let (site, folder) = (Site::lab("auto"), tempfile::tempdir().unwrap());
@@ -243,6 +283,7 @@ fn flags_of_remote_write_are_checked_before_the_run() {
         ),
         (vec!["--remote-write=http://b/", &auth], 1, "it must hold one line: `Bearer TOKEN`"),
         (vec![&auth], 2, "--remote-write <URL>"),
+        (vec!["--otlp=http://a:secret@b/"], 2, "--otlp-auth-file"),
     ] {
         let output = load(&[&flags[..], &["-n", "1", &site.url("/")]].concat());
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

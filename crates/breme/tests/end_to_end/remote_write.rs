@@ -30,7 +30,7 @@ pub(crate) fn series(body: &[u8]) -> Vec<Series> {
 }
 
 /// The fields of a protobuf message: number, and bytes, or the value as bytes.
-fn fields(mut message: &[u8]) -> Vec<(u64, Vec<u8>)> {
+pub(crate) fn fields(mut message: &[u8]) -> Vec<(u64, Vec<u8>)> {
     let mut fields = Vec::new();
     while !message.is_empty() {
         let tag = varint(&mut message);

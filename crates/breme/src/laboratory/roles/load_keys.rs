@@ -77,6 +77,10 @@ const FLAGS_ONLY: &[(&str, &str)] = &[
     ("json", "the runner reads JSON"),
     ("latency", "no effect; a flag of other programs"),
     ("no-tui", "the progress of the run"),
+    #[cfg(target_os = "linux")]
+    ("otlp", "the run has metrics of its own"),
+    #[cfg(target_os = "linux")]
+    ("otlp-auth-file", "the run has metrics of its own"),
     ("output", "the folder of the trial"),
     ("proxy", "`for` of the path"),
     ("quiet", "the progress of the run"),
