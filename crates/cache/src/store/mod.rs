@@ -45,10 +45,16 @@ pub(crate) struct StoreCounters {
     pub(crate) inserted: AtomicU64,
     pub(crate) evicted: AtomicU64,
     pub(crate) removed: AtomicU64,
+    /// Pass markers in the store; they are in none of the other counts.
+    pub(crate) pass_markers: AtomicU64,
 }
 
 fn add(counter: &AtomicU64, count: usize) {
     counter.fetch_add(count as u64, Ordering::Relaxed);
+}
+
+fn count_responses(stored: &[Arc<StoredResponse>]) -> usize {
+    stored.iter().filter(|stored| !stored.is_pass()).count()
 }
 
 impl<F: Default> Store<F> {
@@ -94,8 +100,10 @@ impl<F: Default> Store<F> {
         self.shards.iter().map(RwLock::read)
     }
 
+    /// Number of stored responses.
     pub(crate) fn len(&self) -> usize {
-        self.each().map(|shard| shard.len()).sum()
+        let entries: usize = self.each().map(|shard| shard.len()).sum();
+        entries.saturating_sub(self.counters.pass_markers.load(Ordering::Relaxed) as usize)
     }
 
     /// Charges the budget, evicting other responses if needed. The caller must hold no shard lock.
@@ -120,8 +128,9 @@ impl<F: Default> Store<F> {
             let turn = self.hand.fetch_add(1, Ordering::Relaxed);
             let mut shard = self.shards[turn % self.shards.len()].write();
             let Some(removed) = shard.evict() else { return false };
-            self.release(&[removed]);
-            add(&self.counters.evicted, 1);
+            let removed = [removed];
+            self.release(&removed);
+            add(&self.counters.evicted, count_responses(&removed));
             true
         })
     }
@@ -129,6 +138,8 @@ impl<F: Default> Store<F> {
     /// Releases the memory of removed responses. Their shard is still locked, so they cannot be inserted again
     /// meanwhile.
     fn release(&self, removed: &[Arc<StoredResponse>]) {
+        let markers = removed.len() - count_responses(removed);
+        self.counters.pass_markers.fetch_sub(markers as u64, Ordering::Relaxed);
         for stored in removed {
             let mut bytes = stored.cost_bytes();
             if stored.has_groups() {
@@ -171,9 +182,10 @@ impl<F: Default> Store<F> {
                 return false;
             }
             self.grow(&mut shard, growth.take());
+            let counters = &self.counters;
+            add(if stored.is_pass() { &counters.pass_markers } else { &counters.inserted }, 1);
             self.release(&shard.insert(hash, stored, self.variants_max.load(Ordering::Relaxed)));
             charge.split(cost).into_bytes();
-            add(&self.counters.inserted, 1);
             return true;
         }
     }
@@ -191,7 +203,7 @@ impl<F: Default> Store<F> {
         }
     }
 
-    /// Removes matching responses of a key. The caller holds the lock.
+    /// Removes matching responses of a key, and returns their number. The caller holds the lock.
     pub(crate) fn remove_from(
         &self,
         shard: &mut Shard<F>,
@@ -201,8 +213,9 @@ impl<F: Default> Store<F> {
     ) -> usize {
         let removed = shard.remove_key(key_hash, key, is_match);
         self.release(&removed);
-        add(&self.counters.removed, removed.len());
-        removed.len()
+        let count = count_responses(&removed);
+        add(&self.counters.removed, count);
+        count
     }
 
     /// Removes matching responses from all shards; `at_shard` runs on each first, under its lock.
@@ -217,7 +230,7 @@ impl<F: Default> Store<F> {
             at_shard(&mut shard);
             let removed = shard.remove_if(&is_match);
             self.release(&removed);
-            count += removed.len();
+            count += count_responses(&removed);
         }
         add(&self.counters.removed, count);
         count

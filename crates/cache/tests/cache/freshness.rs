@@ -168,7 +168,7 @@ fn set_cookie_is_not_stored() {
     let mut world = World::new();
     world.fetch("GET /", "", 200, "Cache-Control: public, max-age=60\nSet-Cookie: id=1", "yours");
     assert!(!world.is_hit("GET /", ""));
-    assert_eq!(world.cache.statistics().objects, 1, "it is only noted that others need not wait");
+    assert_eq!(world.cache.statistics().objects, 0, "only a pass marker is stored");
 }
 
 #[test]
@@ -213,4 +213,20 @@ fn settings_errors_name_the_setting() {
     assert!(
         message(CacheSettings { name: "no name".to_owned(), ..CacheSettings::new(1 << 20) }).contains("\"no name\"")
     );
+}
+
+#[test]
+fn key_fields_are_hidden_only_if_requested() {
+    use breme_cache::CacheSettings;
+    let mut lines = breme_http::FieldBlock::new();
+    for (name, value) in [("surrogate-KEY", "a b"), ("X", "y")] {
+        lines.push(name, value.as_bytes()).unwrap();
+    }
+    for (hides_keys, expected) in [(true, "X: y\r\n"), (false, "surrogate-KEY: a b\r\nX: y\r\n")] {
+        let key_fields = vec!["Surrogate-Key".to_owned()];
+        let world = World::with(CacheSettings { hides_keys, key_fields, ..CacheSettings::new(4 << 20) });
+        assert_eq!(world.cache.client_lines(&lines).as_bytes(), expected.as_bytes());
+        assert_eq!(world.cache.is_hidden_field("SURROGATE-key"), hides_keys);
+        assert!(!world.cache.is_hidden_field("X"));
+    }
 }

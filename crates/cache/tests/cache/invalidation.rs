@@ -56,6 +56,22 @@ fn invalidates_all_variants() {
 }
 
 #[test]
+fn pass_markers_are_not_counted() {
+    for purged in [url("/private"), Purge::Prefix("http://a.example/".to_owned()), Purge::All] {
+        let mut world = World::new();
+        world.fetch("GET /private", "", 200, "Cache-Control: private", "one");
+        let statistics = world.cache.statistics();
+        assert_eq!((statistics.objects, statistics.inserted), (0, 0), "only a marker was stored");
+        assert_eq!(purge(&world, &purged, PurgeMode::Soft), 0);
+        assert_eq!(purge(&world, &purged, PurgeMode::Hard), 0);
+        world.fetch("GET /private", "", 200, FRESH, "one");
+        assert_eq!(world.cache.statistics().objects, 1, "{purged:?}: the marker is gone");
+        assert_eq!(purge(&world, &purged, PurgeMode::Hard), 1);
+        assert_eq!((world.cache.statistics().objects, world.cache.statistics().purged), (0, 1));
+    }
+}
+
+#[test]
 fn purges_by_prefix_and_all() {
     let mut world = World::new();
     for path in ["/a", "/a/b", "/ab", "/c"] {
