@@ -54,8 +54,13 @@ pub trait Database: Send + Sync {
     async fn search_fields(&self, path: &str, value: Option<&Value>, limit: usize)
     -> Result<Vec<Match>, DatabaseError>;
 
-    /// The attachments of a page, sorted by name. Those of a deleted page are kept, but not shown.
-    async fn attachments(&self, name: &Name) -> Result<Vec<AttachmentInfo>, DatabaseError>;
+    /// The attachments of a page, sorted by name, after `after`. Those of a deleted page are kept, but not shown.
+    async fn attachments(
+        &self,
+        name: &Name,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> Result<Vec<AttachmentInfo>, DatabaseError>;
 
     /// An attachment with its bytes.
     async fn attachment(&self, name: &Name, file: &Name) -> Result<Option<(AttachmentInfo, Bytes)>, DatabaseError>;

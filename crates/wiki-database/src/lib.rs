@@ -88,6 +88,21 @@ pub async fn open_for_values(target: &str) -> Result<Arc<dyn Database>, Database
     }
 }
 
+/// As [`open_for_values`], but creates no SQLite file.
+///
+/// # Errors
+///
+/// The file does not exist, or those of [`open_for_values`].
+pub async fn open_for_values_of_existing(target: &str) -> Result<Arc<dyn Database>, DatabaseError> {
+    if !is_postgres(target)
+        && let Err(error) = std::fs::metadata(target)
+    {
+        let reason = format!("{target}: {error}");
+        return Err(DatabaseError { action: "open the database", reason, is_temporary: false });
+    }
+    open_for_values(target).await
+}
+
 /// Copies the database that `target` names to the new file `to`, even while a wiki uses it.
 ///
 /// # Errors

@@ -1,6 +1,7 @@
 //! Names of pages and attachments.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -60,6 +61,13 @@ impl Name {
         Ok(Self(name.into()))
     }
 
+    /// The first character that is invisible, and so makes the name look like another one. Names that earlier versions
+    /// accepted have such characters, and remain readable; no new page should have one.
+    #[must_use]
+    pub fn invisible(&self) -> Option<char> {
+        self.as_str().chars().find(|c| IGNORABLE.iter().any(|range| range.contains(c)))
+    }
+
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -90,11 +98,29 @@ fn plain(text: &str) -> Option<String> {
 /// Characters with a meaning in paths, links, HTML or terminals, and those that make two different names look alike.
 fn is_forbidden(c: char) -> bool {
     const SYNTAX: &str = "/\\?#[]{}|<>\"*:";
-    const DIRECTION: [std::ops::RangeInclusive<char>; 3] =
+    const DIRECTION: [RangeInclusive<char>; 3] =
         ['\u{200e}'..='\u{200f}', '\u{202a}'..='\u{202e}', '\u{2066}'..='\u{2069}'];
     const INVISIBLE: &str = "\u{ad}\u{200b}\u{2060}\u{feff}";
     c.is_control() || SYNTAX.contains(c) || INVISIBLE.contains(c) || DIRECTION.iter().any(|range| range.contains(&c))
 }
+
+/// Unicode's Default_Ignorable_Code_Point, except those that are forbidden, and those of ordinary spelling: the joiners
+/// of Persian, Indic scripts and emoji (U+200C, U+200D), and the variation selectors of emoji (U+FE00 to U+FE0F).
+const IGNORABLE: [RangeInclusive<char>; 13] = [
+    '\u{34f}'..='\u{34f}',
+    '\u{61c}'..='\u{61c}',
+    '\u{115f}'..='\u{1160}',
+    '\u{17b4}'..='\u{17b5}',
+    '\u{180b}'..='\u{180f}',
+    '\u{2061}'..='\u{2065}',
+    '\u{206a}'..='\u{206f}',
+    '\u{3164}'..='\u{3164}',
+    '\u{ffa0}'..='\u{ffa0}',
+    '\u{fff0}'..='\u{fff8}',
+    '\u{1bca0}'..='\u{1bca3}',
+    '\u{1d173}'..='\u{1d17a}',
+    '\u{e0000}'..='\u{e0fff}',
+];
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -137,6 +163,16 @@ mod tests {
             assert!(plain(text).is_none_or(|name| name == normal(text)), "{text:?}");
         }
         assert_eq!(plain("Main_Page 2").as_deref(), Some("Main Page 2"));
+    }
+
+    #[test]
+    fn invisible_characters_are_found() {
+        for invisible in ['\u{2061}', '\u{61c}', '\u{3164}', '\u{e0041}'] {
+            assert_eq!(Name::parse(&format!("a{invisible}b")).unwrap().invisible(), Some(invisible));
+        }
+        for visible in ["a b", "می\u{200c}خواهم", "❤\u{fe0f}", "👩\u{200d}🚀", "東京"] {
+            assert_eq!(Name::parse(visible).unwrap().invisible(), None, "{visible}");
+        }
     }
 
     #[test]

@@ -182,10 +182,10 @@ pub(crate) fn batch(first: Job, queue: &mut mpsc::Receiver<Job>) -> Vec<Job> {
 
 async fn prepare(write: Write, texts: Texts) -> Result<Prepared, DatabaseError> {
     if Prepared::input_bytes(&write) <= PREPARED_INLINE_BYTES_MAX {
-        return Ok(Prepared::new(write, texts));
+        return Prepared::new(write, texts);
     }
     let task = tokio::task::spawn_blocking(move || Prepared::new(write, texts));
-    task.await.map_err(|error| DatabaseError::temporary("write", &error.to_string()))
+    task.await.unwrap_or_else(|error| Err(DatabaseError::temporary("write", &error.to_string())))
 }
 
 /// Prepares the writes of an import, one chunk while the previous one is executed.
@@ -198,6 +198,7 @@ where
     let mut count = 0;
     loop {
         let (chunk, rest) = next.await.map_err(|error| DatabaseError::temporary("import", &error.to_string()))?;
+        let chunk = chunk?;
         if chunk.writes.is_empty() {
             return Ok(count);
         }
@@ -207,13 +208,13 @@ where
 }
 
 /// The writes of one transaction.
-fn chunk(writes: &mut Writes, texts: Texts) -> Import {
+fn chunk(writes: &mut Writes, texts: Texts) -> Result<Import, DatabaseError> {
     let mut chunk = Vec::new();
     let mut words = Inversion::default();
     let mut bytes = 0;
     while chunk.len() < IMPORT_WRITES_MAX && bytes < IMPORT_BYTES_MAX {
         let Some(write) = writes.next() else { break };
-        let prepared = Prepared::new(Write { condition: Condition::Any, ..write }, texts);
+        let prepared = Prepared::new(Write { condition: Condition::Any, ..write }, texts)?;
         bytes += prepared.bytes();
         chunk.push(prepared);
         if let (Texts::Together, Some(prepared)) = (texts, chunk.last())
@@ -222,7 +223,7 @@ fn chunk(writes: &mut Writes, texts: Texts) -> Import {
             words.add(chunk.len() as u64, prepared.write.name.as_str(), &content.text);
         }
     }
-    Import { writes: chunk, words: words.into_sorted() }
+    Ok(Import { writes: chunk, words: words.into_sorted() })
 }
 
 #[cfg(test)]
@@ -249,7 +250,7 @@ mod tests {
             let mut writes: Writes = Box::new((0..count).map(move |number| save(number, text)));
             let mut numbers = 0..;
             let mut length = || {
-                let chunk = chunk(&mut writes, Texts::OneByOne).writes;
+                let chunk = chunk(&mut writes, Texts::OneByOne).unwrap().writes;
                 let expected = numbers.by_ref().take(chunk.len()).map(|number| format!("P{number}"));
                 assert!(chunk.iter().map(|prepared| prepared.write.name.as_str().to_owned()).eq(expected));
                 chunk.len()

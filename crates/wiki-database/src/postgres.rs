@@ -127,8 +127,13 @@ impl Database for PostgresDatabase {
         read!(self, "search the fields", by_fields, path, value, bounded(limit)).map(without_excerpts)
     }
 
-    async fn attachments(&self, name: &Name) -> Result<Vec<AttachmentInfo>, DatabaseError> {
-        read!(self, "list the attachments", attachments, name)
+    async fn attachments(
+        &self,
+        name: &Name,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> Result<Vec<AttachmentInfo>, DatabaseError> {
+        read!(self, "list the attachments", attachments, name, after, bounded(limit))
     }
 
     async fn attachment(&self, name: &Name, file: &Name) -> Result<Option<(AttachmentInfo, Bytes)>, DatabaseError> {

@@ -6,8 +6,10 @@ use serde_json::Value;
 
 use super::words::{fold, index_grams, index_words};
 use crate::digest::sha256;
+use crate::error::DatabaseError;
 use crate::name::Name;
 use crate::page::{Condition, Content, Fields, Write, WriteAction};
+use crate::results::read_fields;
 
 /// Limit of a page's entries in the index of fields; further fields are stored but not found.
 const FIELD_ENTRIES_MAX: usize = 1000;
@@ -81,15 +83,24 @@ impl Indexed {
 }
 
 impl Prepared {
-    pub(crate) fn new(write: Write, texts: Texts) -> Self {
+    /// # Errors
+    ///
+    /// The fields could not be read again.
+    pub(crate) fn new(write: Write, texts: Texts) -> Result<Self, DatabaseError> {
         let mut prepared = Self::without_words(write);
+        if let Derived::Saved(Indexed { fields: Some(fields), .. }) = &prepared.derived
+            && let Err(error) = read_fields(fields)
+        {
+            let reason = format!("the fields of {} could not be read again: {error}", prepared.write.name);
+            return Err(DatabaseError { action: "write", reason, is_temporary: false });
+        }
         if texts == Texts::OneByOne
             && let (WriteAction::Save { content, .. }, Derived::Saved(indexed)) =
                 (&prepared.write.action, &mut prepared.derived)
         {
             indexed.words = Some(index_words(prepared.write.name.as_str(), &content.text));
         }
-        prepared
+        Ok(prepared)
     }
 
     fn without_words(mut write: Write) -> Self {
@@ -98,6 +109,8 @@ impl Prepared {
         let derived = match &mut write.action {
             WriteAction::Save { content, links } => {
                 content.text = without_nul(std::mem::take(&mut content.text));
+                // It is a link, too: to delete the target breaks it.
+                links.extend(content.redirect.clone());
                 links.sort_unstable();
                 links.dedup();
                 Derived::Saved(Indexed::new(&write.name, content))

@@ -1,7 +1,7 @@
 //! The results of reads and searches, as far as both engines form them alike, and their limits.
 
 use crate::name::Name;
-use crate::page::Match;
+use crate::page::{Fields, Match};
 use crate::words::Rating;
 
 /// Limit of the results of one call, whatever its `limit`.
@@ -23,6 +23,17 @@ pub(crate) fn clamp(number: u64) -> i64 {
 
 pub(crate) fn bounded(limit: usize) -> usize {
     limit.min(RESULTS_MAX)
+}
+
+/// Why the stored fields of a revision cannot be read.
+pub(crate) fn fields_fault(page: &str, revision: u64, json: &str) -> Option<String> {
+    let error = read_fields(json).err()?;
+    Some(format!("{page}, revision {revision}: a revision's fields cannot be read: {error}"))
+}
+
+/// Reads fields as they are stored.
+pub(crate) fn read_fields(json: &str) -> serde_json::Result<Fields> {
+    serde_json::from_str(json)
 }
 
 pub(crate) fn without_excerpts(names: Vec<Name>) -> Vec<Match> {

@@ -25,6 +25,7 @@ mod word_index;
 mod writer;
 
 use std::fs::{File, TryLockError};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -148,7 +149,7 @@ impl SqliteDatabase {
         let partial = PathBuf::from(partial);
         let wrote = |error: &dyn std::fmt::Display| failed(format!("{}: {error}", partial.display()));
         match std::fs::remove_file(&partial) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(wrote(&error)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(wrote(&error)),
             _ => {}
         }
         let text = partial.to_str().ok_or_else(|| failed(format!("{} is not UTF-8", to.display())))?;
@@ -211,10 +212,11 @@ impl Readers {
 
 /// Only one process may write: the cache of another one would not see its writes.
 fn lock(path: &Path) -> Result<File, DatabaseError> {
-    let mut name = path.as_os_str().to_owned();
+    let failed = |reason: String, is_temporary| DatabaseError { action: "open the database", reason, is_temporary };
+    let mut name =
+        real_path(path).map_err(|error| failed(format!("{}: {error}", path.display()), false))?.into_os_string();
     name.push("-lock");
     let name = PathBuf::from(name);
-    let failed = |reason: String, is_temporary| DatabaseError { action: "open the database", reason, is_temporary };
     let file = File::options().create(true).truncate(false).write(true).open(&name);
     let file = file.map_err(|error| failed(format!("{}: {error}", name.display()), false))?;
     match file.try_lock() {
@@ -223,6 +225,21 @@ fn lock(path: &Path) -> Result<File, DatabaseError> {
             Err(failed(format!("another process writes to {}; stop it first", path.display()), true))
         }
         Err(TryLockError::Error(error)) => Err(failed(format!("{}: {error}", name.display()), false)),
+    }
+}
+
+/// The path without symbolic links, each of which would have another lock; the file may not exist yet.
+fn real_path(path: &Path) -> io::Result<PathBuf> {
+    match path.canonicalize() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            match path.read_link() {
+                // SQLite creates the file to which it points.
+                Ok(target) => real_path(&folder.join(target)),
+                Err(_) => Ok(folder.canonicalize()?.join(path.file_name().ok_or(error)?)),
+            }
+        }
+        found => found,
     }
 }
 
@@ -302,9 +319,15 @@ impl Database for SqliteDatabase {
         self.read("search the fields", work).await.map(without_excerpts)
     }
 
-    async fn attachments(&self, name: &Name) -> Result<Vec<AttachmentInfo>, DatabaseError> {
-        let name = name.clone();
-        self.read("list the attachments", move |connection| read::attachments(connection, &name)).await
+    async fn attachments(
+        &self,
+        name: &Name,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> Result<Vec<AttachmentInfo>, DatabaseError> {
+        let (name, after, limit) = (name.clone(), after.cloned(), bounded(limit));
+        let work = move |connection: &Connection| read::attachments(connection, &name, after.as_ref(), limit);
+        self.read("list the attachments", work).await
     }
 
     async fn attachment(&self, name: &Name, file: &Name) -> Result<Option<(AttachmentInfo, Bytes)>, DatabaseError> {

@@ -40,7 +40,7 @@ pub struct User {
     /// Argon2id, with its parameters and salt (PHC string).
     pub(crate) password: String,
     pub scope: Scope,
-    /// When the password was set: earlier sessions are invalid.
+    /// When the password was set.
     pub since: Millis,
 }
 
@@ -48,6 +48,8 @@ pub struct User {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct LoginSession {
     user: String,
+    /// The digest of the hash of the password with which it began: it ends when another is set.
+    password: String,
     since: Millis,
 }
 
@@ -134,9 +136,27 @@ pub async fn add_user(database: &dyn Database, name: &Name, password: &str, scop
 ///
 /// The password is too short, or the database failed.
 pub async fn set_password(database: &dyn Database, name: &Name, password: &str) -> Result<bool, AccountError> {
-    let Some(user) = user(database, name.as_str()).await? else { return Ok(false) };
-    let user = User { password: hash(password)?, since: now(), ..user };
-    Ok(database.set_value(&format!("user:{name}"), None, Some(&written(&user))).await?)
+    let key = format!("user:{name}");
+    let hash = hash(password)?;
+    loop {
+        let Some(stored) = database.value(&key).await? else { return Ok(false) };
+        if replace_password(database, &key, &stored, &hash).await? {
+            return Ok(true);
+        }
+        // It was changed or removed in the meantime.
+    }
+}
+
+/// Replaces the password of the stored account. Returns whether it was still the same.
+async fn replace_password(database: &dyn Database, key: &str, stored: &str, hash: &str) -> Result<bool, DatabaseError> {
+    let unreadable = || DatabaseError {
+        action: "set the password",
+        reason: format!("the value {key} is not an account"),
+        is_temporary: false,
+    };
+    let user: User = read(stored).ok_or_else(unreadable)?;
+    let user = User { password: hash.to_owned(), since: now(), ..user };
+    database.set_value(key, Some(Some(stored)), Some(&written(&user))).await
 }
 
 /// Removes an account and its sessions. Returns whether there was one.
@@ -172,10 +192,15 @@ pub async fn exist(database: &dyn Database) -> Result<bool, DatabaseError> {
     Ok(!users(database).await?.is_empty() || !tokens(database).await?.is_empty())
 }
 
-/// Creates a session. Returns the value of its cookie.
-pub(crate) async fn begin_session(database: &dyn Database, user: &str) -> Result<String, AccountError> {
+/// Creates a session of an account whose password was verified. Returns the value of its cookie.
+pub(crate) async fn begin_session(
+    database: &dyn Database,
+    name: &str,
+    verified: &User,
+) -> Result<String, AccountError> {
     let secret = secret()?;
-    let session = LoginSession { user: user.to_owned(), since: now() };
+    let password = sha256(verified.password.as_bytes());
+    let session = LoginSession { user: name.to_owned(), password, since: now() };
     database.set_value(&format!("session:{}", sha256(secret.as_bytes())), None, Some(&written(&session))).await?;
     Ok(secret)
 }
@@ -185,7 +210,8 @@ pub(crate) async fn session(database: &dyn Database, secret: &str) -> Result<Opt
     let value = database.value(&format!("session:{}", sha256(secret.as_bytes()))).await?;
     let Some(session) = value.as_deref().and_then(read::<LoginSession>) else { return Ok(None) };
     let user = user(database, &session.user).await?;
-    let lasts = |user: &User| session.since >= user.since && now() < session.since + SESSION_MILLIS;
+    let lasts =
+        |user: &User| session.password == sha256(user.password.as_bytes()) && now() < session.since + SESSION_MILLIS;
     Ok(user.filter(lasts).map(|user| (session.user, user)))
 }
 
@@ -249,4 +275,50 @@ pub async fn remove_tokens(database: &dyn Database, label: &Name) -> Result<usiz
         }
     }
     Ok(removed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    async fn with_ana() -> (Arc<dyn Database>, Name, tempfile::TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let database = breme_wiki_database::open(folder.path().join("wiki.db").to_str().unwrap()).await.unwrap();
+        let ana = Name::parse("Ana").unwrap();
+        add_user(&*database, &ana, "first password", Scope::Write).await.unwrap();
+        (database, ana, folder)
+    }
+
+    #[tokio::test]
+    async fn a_session_begun_with_an_earlier_password_is_over() {
+        let (database, ana, _folder) = with_ana().await;
+        // The password is being verified while another is set.
+        let verified = user(&*database, "Ana").await.unwrap().unwrap();
+        let earlier = begin_session(&*database, "Ana", &verified).await.unwrap();
+        assert!(session(&*database, &earlier).await.unwrap().is_some());
+        assert!(set_password(&*database, &ana, "second password").await.unwrap());
+        let late = begin_session(&*database, "Ana", &verified).await.unwrap();
+        for secret in [&earlier, &late] {
+            assert!(session(&*database, secret).await.unwrap().is_none());
+        }
+        let verified = user(&*database, "Ana").await.unwrap().unwrap();
+        let current = begin_session(&*database, "Ana", &verified).await.unwrap();
+        assert!(session(&*database, &current).await.unwrap().is_some());
+        // One of an earlier version does not say which password it had.
+        let value = format!("{{\"user\":\"Ana\",\"since\":{}}}", now());
+        database.set_value(&format!("session:{}", sha256(b"x")), None, Some(&value)).await.unwrap();
+        assert!(session(&*database, "x").await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_new_password_brings_no_removed_account_back() {
+        let (database, ana, _folder) = with_ana().await;
+        let stored = database.value("user:Ana").await.unwrap().unwrap();
+        assert!(remove_user(&*database, &ana).await.unwrap());
+        assert!(!replace_password(&*database, "user:Ana", &stored, "hash").await.unwrap());
+        assert!(!set_password(&*database, &ana, "another password").await.unwrap());
+        assert_eq!(database.value("user:Ana").await.unwrap(), None);
+    }
 }

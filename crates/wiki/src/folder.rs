@@ -1,6 +1,6 @@
 //! A wiki as a folder: `NAME.md` for each page, with its fields as front matter, and its attachments in `NAME.files/`.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::web::media_type;
 
 const ENDING: &str = ".md";
 const FILES_ENDING: &str = ".files";
-/// Pages listed at a time.
+/// Pages or attachments listed at a time.
 const BATCH: usize = 500;
 
 /// Numbers of copied items.
@@ -37,6 +37,10 @@ pub enum FolderError {
     /// A symbolic link in a folder to import could point to any file of this machine.
     #[error("{0}: a symbolic link is not imported; replace it by the file")]
     Link(PathBuf),
+    #[error("{0} and {1} are the same page; rename or remove one")]
+    SamePage(PathBuf, PathBuf),
+    #[error("{0}: the page redirects to itself")]
+    Redirect(PathBuf),
     /// The folder of an export has files in it.
     #[error("{0}: the folder is not empty; name a new one")]
     NotEmpty(PathBuf),
@@ -54,12 +58,17 @@ fn is_file(path: &Path) -> Result<bool, FolderError> {
     if metadata.is_symlink() { Err(FolderError::Link(path.to_owned())) } else { Ok(metadata.is_file()) }
 }
 
-/// Writes all pages and attachments to a new or empty folder.
+/// Writes all pages and attachments to a new or empty folder. Calls `unreadable` for each page that the database has
+/// but cannot read, and continues with the next.
 ///
 /// # Errors
 ///
 /// See [`FolderError`].
-pub async fn export(database: &dyn Database, folder: &Path) -> Result<Copied, FolderError> {
+pub async fn export(
+    database: &dyn Database,
+    folder: &Path,
+    mut unreadable: impl FnMut(&Name, &DatabaseError),
+) -> Result<Copied, FolderError> {
     fs::create_dir_all(folder).map_err(at(folder))?;
     if fs::read_dir(folder).map_err(at(folder))?.next().is_some() {
         return Err(FolderError::NotEmpty(folder.to_owned()));
@@ -69,23 +78,44 @@ pub async fn export(database: &dyn Database, folder: &Path) -> Result<Copied, Fo
     loop {
         let names = database.list(after.as_ref(), BATCH).await?;
         for name in &names {
-            // A page deleted in the meantime is skipped.
-            let Found::Page(page) = database.page(name).await? else { continue };
+            let page = match database.page(name).await {
+                Ok(Found::Page(page)) => page,
+                // Deleted in the meantime.
+                Ok(_) => continue,
+                Err(error) if error.is_temporary => return Err(error.into()),
+                Err(error) => {
+                    unreadable(name, &error);
+                    continue;
+                }
+            };
             let path = folder.join(format!("{name}{ENDING}"));
             fs::write(&path, to_markdown(&page.content)).map_err(at(&path))?;
             copied.pages += 1;
-            for info in database.attachments(name).await? {
-                let Some((_, bytes)) = database.attachment(name, &info.file).await? else { continue };
-                let files = folder.join(format!("{name}{FILES_ENDING}"));
-                fs::create_dir_all(&files).map_err(at(&files))?;
-                let path = files.join(info.file.as_str());
-                fs::write(&path, bytes).map_err(at(&path))?;
-                copied.attachments += 1;
-            }
+            copied.attachments += export_attachments(database, name, folder).await?;
         }
         match names.into_iter().next_back() {
             Some(last) => after = Some(last),
             None => return Ok(copied),
+        }
+    }
+}
+
+/// Returns how many attachments the page has.
+async fn export_attachments(database: &dyn Database, name: &Name, folder: &Path) -> Result<u64, FolderError> {
+    let files = folder.join(format!("{name}{FILES_ENDING}"));
+    let (mut count, mut after): (u64, Option<Name>) = (0, None);
+    loop {
+        let infos = database.attachments(name, after.as_ref(), BATCH).await?;
+        for info in &infos {
+            let Some((_, bytes)) = database.attachment(name, &info.file).await? else { continue };
+            fs::create_dir_all(&files).map_err(at(&files))?;
+            let path = files.join(info.file.as_str());
+            fs::write(&path, bytes).map_err(at(&path))?;
+            count += 1;
+        }
+        match infos.into_iter().next_back() {
+            Some(last) => after = Some(last.file),
+            None => return Ok(count),
         }
     }
 }
@@ -97,7 +127,7 @@ pub async fn export(database: &dyn Database, folder: &Path) -> Result<Copied, Fo
 /// See [`FolderError`]. All names are checked before anything is written; what was written before a file could not be
 /// read remains.
 pub async fn import(database: &dyn Database, folder: &Path) -> Result<Copied, FolderError> {
-    let mut pages = BTreeSet::new();
+    let mut pages = BTreeMap::new();
     for entry in fs::read_dir(folder).map_err(at(folder))? {
         let path = entry.map_err(at(folder))?.path();
         let file = path.file_name().unwrap_or_default().to_string_lossy();
@@ -106,7 +136,10 @@ pub async fn import(database: &dyn Database, folder: &Path) -> Result<Copied, Fo
             continue;
         }
         let name = Name::parse(name).map_err(|error| FolderError::Name(path.clone(), error))?;
-        pages.insert((name, path));
+        if let Some(other) = pages.get(&name) {
+            return Err(FolderError::SamePage(PathBuf::clone(other), path));
+        }
+        pages.insert(name, path);
     }
     let mut files = Vec::new();
     for (name, path) in &pages {
@@ -115,6 +148,9 @@ pub async fn import(database: &dyn Database, folder: &Path) -> Result<Copied, Fo
     let read_page = |(name, path): (Name, PathBuf)| {
         let text = fs::read_to_string(&path).map_err(at(&path))?;
         let content = from_markdown(&text.replace("\r\n", "\n"));
+        if content.redirect.as_ref() == Some(&name) {
+            return Err(FolderError::Redirect(path));
+        }
         let links = links(&content.text);
         Ok(write(name, WriteAction::Save { content, links }))
     };
@@ -174,4 +210,85 @@ async fn import_all<T: 'static>(
     });
     let count = database.import(Box::new(writes)).await?;
     failed.try_recv().map_or(Ok(count), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use breme_wiki_database::{RESULTS_MAX, open};
+
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        Name::parse(text).unwrap()
+    }
+
+    async fn database(folder: &Path) -> Arc<dyn Database> {
+        open(folder.join("wiki.db").to_str().unwrap()).await.unwrap()
+    }
+
+    fn fail(name: &Name, error: &DatabaseError) {
+        panic!("{name}: {error}");
+    }
+
+    #[tokio::test]
+    async fn all_attachments_of_a_page_are_exported() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = database(folder.path()).await;
+        let page = WriteAction::Save { content: from_markdown("x"), links: Vec::new() };
+        let attach = |number: usize| WriteAction::Attach {
+            file: name(&format!("{number}.txt")),
+            condition: FileCondition::Any,
+            media_type: "text/plain".to_owned(),
+            bytes: number.to_string().into_bytes().into(),
+        };
+        let actions = std::iter::once(page).chain((0..=RESULTS_MAX).map(attach));
+        database.import(Box::new(actions.map(|action| write(name("A"), action)))).await.unwrap();
+        let to = folder.path().join("pages");
+        let copied = export(&*database, &to, fail).await.unwrap();
+        assert_eq!((copied.pages, copied.attachments), (1, RESULTS_MAX as u64 + 1));
+        assert_eq!(fs::read_dir(to.join("A.files")).unwrap().count(), RESULTS_MAX + 1);
+    }
+
+    #[tokio::test]
+    async fn a_page_that_cannot_be_read_is_named_and_skipped() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = database(folder.path()).await;
+        for page in ["A", "B", "C"] {
+            let action = WriteAction::Save { content: from_markdown("---\na: 1\n---\nx"), links: Vec::new() };
+            database.write(write(name(page), action)).await.unwrap();
+        }
+        // As earlier versions wrote them.
+        let sql = "UPDATE revisions SET fields = ?1 WHERE page = (SELECT id FROM pages WHERE name = 'B')";
+        let deep = format!("{{\"a\":{}{}}}", "[".repeat(127), "]".repeat(127));
+        rusqlite::Connection::open(folder.path().join("wiki.db")).unwrap().execute(sql, [deep]).unwrap();
+        let mut skipped = Vec::new();
+        let to = folder.path().join("pages");
+        let copied = export(&*database, &to, |name, _| skipped.push(name.clone())).await.unwrap();
+        assert_eq!((copied.pages, skipped), (2, vec![name("B")]));
+        assert!(to.join("C.md").exists() && !to.join("B.md").exists());
+        let faults = database.verify().await.unwrap();
+        assert!(faults.len() == 1 && faults[0].starts_with("B, revision 1: a revision's fields cannot"), "{faults:?}");
+    }
+
+    #[tokio::test]
+    async fn files_that_cannot_be_pages_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = database(folder.path()).await;
+        let pages = folder.path().join("pages");
+        for (files, problem) in
+            [(&["A b.md", "A_b.md"][..], "are the same page"), (&["A.md"], "the page redirects to itself")]
+        {
+            fs::create_dir(&pages).unwrap();
+            for file in files {
+                fs::write(pages.join(file), "---\n\"$redirect\": A\n---\n").unwrap();
+            }
+            let message = import(&*database, &pages).await.unwrap_err().to_string();
+            assert!(message.contains(problem), "{message}");
+            assert!(files.iter().all(|file| message.contains(file)), "{message}");
+            assert_eq!(database.list(None, 10).await.unwrap(), []);
+            fs::remove_dir_all(&pages).unwrap();
+        }
+    }
 }

@@ -36,6 +36,9 @@ const NESTING_MAX: usize = 100;
 const EXPANSION_MAX: usize = 8;
 /// Bytes of HTML allowed for any text, however short.
 const HTML_BYTES_FREE: usize = 64 << 10;
+/// Limits of the character references in a text and in a tag of the HTML.
+const TEXT_REFERENCES_MAX: usize = 256;
+const TAG_REFERENCES_MAX: usize = 1000;
 /// Approximate size of a heading in the table of contents.
 const HEADING_BYTES: usize = 64;
 
@@ -109,9 +112,45 @@ pub fn render(text: &str, name: &Name, missing: &[Name]) -> Rendered {
     // Writing into a string cannot fail.
     let _ = format_html_with_plugins(root, &options, &mut html, &plugins);
     if html.len() + HEADING_BYTES * headings.len() > HTML_BYTES_FREE + EXPANSION_MAX * text.len() {
-        return Rendered { html: format!("<pre><code>{}</code></pre>\n", escape(text)), headings: Vec::new() };
+        return unrendered(text);
     }
-    Rendered { html: CLEANER.clean(&html).to_string(), headings }
+    match with_short_texts(&html) {
+        Some(html) => Rendered { html: CLEANER.clean(&html).to_string(), headings },
+        None => unrendered(text),
+    }
+}
+
+/// The text as written.
+fn unrendered(text: &str) -> Rendered {
+    Rendered { html: format!("<pre><code>{}</code></pre>\n", escape(text)), headings: Vec::new() }
+}
+
+/// Divides texts with many character references by comments, which the cleaner drops; `None` if a tag has too many,
+/// since attributes cannot be divided. The cleaner's work grows with the square of the references in one text or
+/// attribute: it took 6 s for 512 KiB of `&`.
+fn with_short_texts(html: &str) -> Option<Cow<'_, str>> {
+    let (mut divided, mut copied, mut references, mut is_tag) = (String::new(), 0, 0, false);
+    for (place, mark) in html.bytes().enumerate() {
+        match mark {
+            // In texts and attributes, these two are escaped.
+            b'<' | b'>' => (is_tag, references) = (mark == b'<', 0),
+            b'&' => references += 1,
+            _ => {}
+        }
+        if is_tag && references > TAG_REFERENCES_MAX {
+            return None;
+        }
+        if !is_tag && references > TEXT_REFERENCES_MAX {
+            divided.push_str(&html[copied..place]);
+            divided.push_str("<!---->");
+            (copied, references) = (place, 1);
+        }
+    }
+    if divided.is_empty() {
+        return Some(Cow::Borrowed(html));
+    }
+    divided.push_str(&html[copied..]);
+    Some(Cow::Owned(divided))
 }
 
 /// The distinct pages to which a text links, in order; at most [`LINKS_MAX`].

@@ -2,15 +2,19 @@
 
 use std::io::{BufRead, Read};
 use std::process::ExitCode;
+use std::sync::Arc;
 
+use breme_base::{error_line, output_line, plural};
 use breme_command::failure::{AGAINST, Failure};
 use breme_wiki::accounts::{self, AccountError};
 use breme_wiki::calendar::rfc3339;
 use breme_wiki::folder::{Copied, export, import};
 use breme_wiki_database::name::Name;
-use breme_wiki_database::{backup, open, open_for_values, open_to_read};
+use breme_wiki_database::{
+    Database, DatabaseError, backup, open, open_for_values, open_for_values_of_existing, open_to_read,
+};
 
-use super::arguments::{TokenAction, UpkeepAction, UserAction};
+use super::arguments::{DatabaseArgs, TokenAction, UpkeepAction, UserAction};
 
 const PASSWORD_LINE_BYTES_MAX: u64 = 4096;
 
@@ -18,21 +22,30 @@ pub(super) async fn carry_out(action: &UpkeepAction) -> Result<ExitCode, Failure
     match action {
         UpkeepAction::Backup { database, to } => {
             backup(&database.database, to).await.map_err(Failure::run)?;
-            println!("copied {} to {}", database.database, to.display());
+            output_line!("copied {} to {}", database.database, to.display());
         }
         UpkeepAction::Verify { database } => {
             let faults =
                 open_to_read(&database.database).await.map_err(Failure::run)?.verify().await.map_err(Failure::run)?;
             if !faults.is_empty() {
-                faults.iter().for_each(|fault| println!("{fault}"));
+                faults.iter().for_each(|fault| output_line!("{fault}"));
                 return Ok(ExitCode::from(AGAINST));
             }
-            println!("{}: no faults", database.database);
+            output_line!("{}: no faults", database.database);
         }
         UpkeepAction::Export { database, folder } => {
             let database = open_to_read(&database.database).await.map_err(Failure::run)?;
-            let copied = export(&*database, folder).await.map_err(Failure::run)?;
+            let mut unreadable = 0;
+            let skip = |name: &Name, error: &DatabaseError| {
+                error_line!("{name} is not exported: {error}");
+                unreadable += 1;
+            };
+            let copied = export(&*database, folder, skip).await.map_err(Failure::run)?;
             report("exported", copied);
+            if unreadable > 0 {
+                let pages = plural(unreadable, "page");
+                return Err(Failure::run(format!("{pages} could not be read; restore them from a backup")));
+            }
         }
         UpkeepAction::Import { database, folder } => {
             let database = open(&database.database).await.map_err(Failure::run)?;
@@ -46,7 +59,7 @@ pub(super) async fn carry_out(action: &UpkeepAction) -> Result<ExitCode, Failure
 }
 
 fn report(done: &str, Copied { pages, attachments }: Copied) {
-    println!("{done} {pages} pages and {attachments} attachments");
+    output_line!("{done} {} and {}", plural(pages, "page"), plural(attachments, "attachment"));
 }
 
 fn name(text: &str) -> Result<Name, Failure> {
@@ -60,17 +73,24 @@ fn account_failure(error: AccountError) -> Failure {
     }
 }
 
+/// The database of an existing wiki, to change values: a mistyped name creates no file. Only the first account may come
+/// before the wiki.
+async fn existing(database: &DatabaseArgs) -> Result<Arc<dyn Database>, Failure> {
+    open_for_values_of_existing(&database.database).await.map_err(Failure::run)
+}
+
 async fn user(action: &UserAction) -> Result<(), Failure> {
     match action {
         UserAction::Add { name: text, scope, password_stdin, database } => {
-            let (name, database) = (name(text)?, open_for_values(&database.database).await.map_err(Failure::run)?);
-            let (password, is_new) = password(*password_stdin)?;
+            // The database is locked until it is closed: a person who types the password may take a while.
+            let (name, (password, is_new)) = (name(text)?, password(*password_stdin)?);
+            let database = open_for_values(&database.database).await.map_err(Failure::run)?;
             accounts::add_user(&*database, &name, &password, (*scope).into()).await.map_err(account_failure)?;
             show(&format!("added the account {name}"), &password, is_new);
         }
         UserAction::Password { name: text, password_stdin, database } => {
-            let (name, database) = (name(text)?, open_for_values(&database.database).await.map_err(Failure::run)?);
-            let (password, is_new) = password(*password_stdin)?;
+            let (name, (password, is_new)) = (name(text)?, password(*password_stdin)?);
+            let database = existing(database).await?;
             if !accounts::set_password(&*database, &name, &password).await.map_err(account_failure)? {
                 return Err(Failure::run(format!(
                     "there is no account {name}; `breme wiki user list` lists the accounts"
@@ -79,18 +99,18 @@ async fn user(action: &UserAction) -> Result<(), Failure> {
             show(&format!("set the password of {name}"), &password, is_new);
         }
         UserAction::Remove { name: text, database } => {
-            let (name, database) = (name(text)?, open_for_values(&database.database).await.map_err(Failure::run)?);
+            let (name, database) = (name(text)?, existing(database).await?);
             if !accounts::remove_user(&*database, &name).await.map_err(Failure::run)? {
                 return Err(Failure::run(format!(
                     "there is no account {name}; `breme wiki user list` lists the accounts"
                 )));
             }
-            println!("removed the account {name}");
+            output_line!("removed the account {name}");
         }
         UserAction::List { database } => {
             let database = open_to_read(&database.database).await.map_err(Failure::run)?;
             for (name, user) in accounts::users(&*database).await.map_err(Failure::run)? {
-                println!("{name}\t{}\tpassword set {}", word(user.scope), rfc3339(user.since));
+                output_line!("{name}\t{}\tpassword set {}", word(user.scope), rfc3339(user.since));
             }
         }
     }
@@ -100,25 +120,25 @@ async fn user(action: &UserAction) -> Result<(), Failure> {
 async fn token(action: &TokenAction) -> Result<(), Failure> {
     match action {
         TokenAction::Add { label, scope, database } => {
-            let (label, database) = (name(label)?, open_for_values(&database.database).await.map_err(Failure::run)?);
+            let (label, database) = (name(label)?, existing(database).await?);
             let token = accounts::add_token(&*database, &label, (*scope).into()).await.map_err(account_failure)?;
-            println!("{token}");
+            output_line!("{token}");
         }
         TokenAction::Remove { label, database } => {
-            let (label, database) = (name(label)?, open_for_values(&database.database).await.map_err(Failure::run)?);
+            let (label, database) = (name(label)?, existing(database).await?);
             match accounts::remove_tokens(&*database, &label).await.map_err(Failure::run)? {
                 0 => {
                     return Err(Failure::run(format!(
                         "there is no token {label}; `breme wiki token list` lists the tokens"
                     )));
                 }
-                count => println!("removed {count} tokens"),
+                count => output_line!("removed {}", plural(count as u64, "token")),
             }
         }
         TokenAction::List { database } => {
             let database = open_to_read(&database.database).await.map_err(Failure::run)?;
             for token in accounts::tokens(&*database).await.map_err(Failure::run)? {
-                println!("{}\t{}\tadded {}", token.label, word(token.scope), rfc3339(token.since));
+                output_line!("{}\t{}\tadded {}", token.label, word(token.scope), rfc3339(token.since));
             }
         }
     }
@@ -147,8 +167,8 @@ fn password(from_stdin: bool) -> Result<(String, bool), Failure> {
 }
 
 fn show(done: &str, password: &str, is_new: bool) {
-    println!("{done}");
+    output_line!("{done}");
     if is_new {
-        println!("password: {password}");
+        output_line!("password: {password}");
     }
 }

@@ -111,12 +111,12 @@ fn upkeep_copies_checks_and_moves_pages() {
     let copy = at("copy.db");
     upkeep(&["backup", "--database", &database, &copy]);
     assert!(upkeep(&["verify", "--database", &copy]).contains("no faults"));
-    assert_eq!(upkeep(&["export", "--database", &database, &at("pages")]), "exported 2 pages and 1 attachments\n");
+    assert_eq!(upkeep(&["export", "--database", &database, &at("pages")]), "exported 2 pages and 1 attachment\n");
     assert_eq!(fs::read_to_string(folder.join("pages/A.md")).unwrap(), "---\nstatus: draft\n---\n[[B c]]");
     assert_eq!(fs::read(folder.join("pages/A.files/map.png")).unwrap(), b"bytes");
     let again = wiki_command(&["export", "--database", &database, &at("pages")]);
     assert_eq!(again.status.code(), Some(1), "a folder with files is left alone");
-    assert_eq!(upkeep(&["import", "--database", &at("new.db"), &at("pages")]), "imported 2 pages and 1 attachments\n");
+    assert_eq!(upkeep(&["import", "--database", &at("new.db"), &at("pages")]), "imported 2 pages and 1 attachment\n");
     upkeep(&["export", "--database", &at("new.db"), &at("again")]);
     for file in ["A.md", "B c.md", "A.files/map.png"] {
         assert_eq!(
@@ -136,6 +136,13 @@ fn others_may_change_nothing_without_accounts() {
     let refused = wiki_command(&["--database", &database, "--listen", "0.0.0.0:0"]);
     let stderr = String::from_utf8_lossy(&refused.stderr);
     assert!(refused.status.code() == Some(2) && stderr.contains("breme wiki user add"), "{stderr}");
+    for action in [&["user", "password", "Ana"][..], &["user", "remove", "Ana"], &["token", "add", "ci"]] {
+        let mistyped = folder.path().join("wikki.db").display().to_string();
+        let refused = wiki_command(&[action, &["--database", &mistyped]].concat());
+        let stderr = String::from_utf8_lossy(&refused.stderr);
+        assert!(refused.status.code() == Some(1) && stderr.contains(&mistyped), "{action:?}: {stderr}");
+        assert!(!fs::exists(&mistyped).unwrap(), "{action:?}");
+    }
     let printed = upkeep(&["user", "add", "Ana", "--database", &database]);
     let password = printed.lines().find_map(|line| line.strip_prefix("password: ")).unwrap().to_owned();
     let token = upkeep(&["token", "add", "ci", "--scope", "write", "--database", &database]);

@@ -187,11 +187,10 @@ impl<'a> Batch<'a> {
         if target.as_ref().is_some_and(|target| target.is_live) {
             return Ok(Err(WriteError::NameTaken));
         }
-        let earlier = target.as_ref().map_or(0, |target| target.revision);
-        if let Some(target) = &target {
-            self.take_history(state.id, target).await?;
-        }
-        let revision = earlier + state.revision + 1;
+        let revision = match &target {
+            Some(target) => self.take_history(state.id, target).await? + 1,
+            None => state.revision + 1,
+        };
         let folded = fold(to.as_str());
         self.sequence += 1;
         let sql = "INSERT INTO wiki.revisions
@@ -216,9 +215,11 @@ impl<'a> Batch<'a> {
         Ok(Ok(committed))
     }
 
-    /// Moves the revisions of the deleted page before those of `page`, and removes its row.
-    async fn take_history(&self, page: i64, deleted: &State) -> Result<(), Error> {
-        let sql = "UPDATE wiki.revisions SET revision = -(revision + $2) WHERE page = $1";
+    /// Moves the revisions of the deleted page before those of `page`, and removes its row. Returns the last revision.
+    async fn take_history(&self, page: i64, deleted: &State) -> Result<u64, Error> {
+        // A redirect does not begin at 1.
+        let sql = "UPDATE wiki.revisions SET revision = -(revision + $2 + 1 - first)
+                   FROM (SELECT min(revision) AS first FROM wiki.revisions WHERE page = $1) AS own WHERE page = $1";
         self.execute(sql, &[&page, &clamp(deleted.revision)]).await?;
         self.execute("UPDATE wiki.revisions SET revision = -revision WHERE page = $1", &[&page]).await?;
         self.execute("UPDATE wiki.revisions SET page = $1 WHERE page = $2", &[&page, &deleted.id]).await?;
@@ -230,7 +231,8 @@ impl<'a> Batch<'a> {
             self.remove_unused_blob(row.get(0)).await?;
         }
         self.execute("DELETE FROM wiki.pages WHERE id = $1", &[&deleted.id]).await?;
-        Ok(())
+        let newest = self.rows("SELECT max(revision) FROM wiki.revisions WHERE page = $1", &[&page]).await?;
+        newest.first().map(|row| number(row, 0)).ok_or_else(|| Error::Content("a page has no revision".into()))
     }
 
     /// Creates the page that redirects from the old name to the new one.

@@ -13,7 +13,7 @@ use crate::keys;
 use crate::name::Name;
 use crate::page::{AttachmentInfo, Change, ChangeKind, Content, Found, Match, Page, Revision};
 use crate::prepared_write::{field_path, field_value};
-use crate::results::{RESULTS_MAX, TEXT_CANDIDATES_MAX, best, clamp};
+use crate::results::{TEXT_CANDIDATES_MAX, TITLE_CANDIDATES_MAX, best, clamp, read_fields};
 use crate::words::{Rating, TextQuery, TitleQuery};
 
 type SqlParameters<'a> = &'a [&'a (dyn ToSql + Sync)];
@@ -71,7 +71,7 @@ pub(super) async fn found(client: &impl GenericClient, page: &Name) -> Result<Fo
 /// Reads the columns text, fields, redirect.
 fn content(row: &Row, first: usize) -> Result<Content, Error> {
     let fields = match row.get::<_, Option<&str>>(first + 1) {
-        Some(json) => serde_json::from_str(json).map_err(|error| Error::Content(error.to_string()))?,
+        Some(json) => read_fields(json).map_err(|error| Error::Content(error.to_string()))?,
         None => serde_json::Map::new(),
     };
     let redirect = row.get::<_, Option<&str>>(first + 2).map(parse_name).transpose()?;
@@ -172,12 +172,18 @@ fn info(row: &Row) -> Result<AttachmentInfo, Error> {
     })
 }
 
-pub(super) async fn attachments(client: &impl GenericClient, page: &Name) -> Result<Vec<AttachmentInfo>, Error> {
+pub(super) async fn attachments(
+    client: &impl GenericClient,
+    page: &Name,
+    after: Option<&Name>,
+    most: usize,
+) -> Result<Vec<AttachmentInfo>, Error> {
     let sql = format!(
         "SELECT {INFO} FROM wiki.pages p JOIN wiki.attachments a ON a.page = p.id
-         WHERE p.name = $1 AND p.live ORDER BY a.file LIMIT {RESULTS_MAX}"
+         WHERE p.name = $1 AND p.live AND a.file > $2 ORDER BY a.file LIMIT $3"
     );
-    rows(client, &sql, &[&page.as_str()]).await?.iter().map(info).collect()
+    let parameters: SqlParameters<'_> = &[&page.as_str(), &after.map_or("", Name::as_str), &limit(most)];
+    rows(client, &sql, parameters).await?.iter().map(info).collect()
 }
 
 pub(super) async fn attachment(
@@ -202,9 +208,10 @@ pub(super) async fn by_fields(
 ) -> Result<Vec<Name>, Error> {
     let (path, most) = (field_path(path), limit(most));
     let select = "SELECT DISTINCT p.name FROM wiki.fields f JOIN wiki.pages p ON p.id = f.page WHERE f.path = $1";
+    let order = "ORDER BY p.name LIMIT";
     match value.map(field_value) {
-        Some(value) => names(client, &format!("{select} AND f.value = $2 LIMIT $3"), &[&path, &value, &most]).await,
-        None => names(client, &format!("{select} LIMIT $2"), &[&path, &most]).await,
+        Some(value) => names(client, &format!("{select} AND f.value = $2 {order} $3"), &[&path, &value, &most]).await,
+        None => names(client, &format!("{select} {order} $2"), &[&path, &most]).await,
     }
 }
 
@@ -220,11 +227,13 @@ pub(super) async fn titles(client: &impl GenericClient, query: &TitleQuery, most
         None => names(client, &format!("{select} {order} $2"), &[&query.folded, &limit(most)]).await?,
     };
     if found.len() < most {
-        let sql = "SELECT p.name FROM wiki.grams g JOIN wiki.pages p ON p.id = g.page
-                   WHERE g.grams @@ $1::text::tsquery AND p.live
-                     AND strpos(p.folded, $2) > 0 AND NOT starts_with(p.folded, $2) LIMIT $3";
-        let rest = limit(most - found.len());
-        let mut others = names(client, sql, &[&all_of(&query.grams), &query.folded, &rest]).await?;
+        let sql = "SELECT name FROM (
+                       SELECT p.id, p.name, p.folded FROM wiki.grams g JOIN wiki.pages p ON p.id = g.page
+                       WHERE g.grams @@ $1::text::tsquery AND p.live ORDER BY p.id LIMIT $4
+                   ) AS candidates
+                   WHERE strpos(folded, $2) > 0 AND NOT starts_with(folded, $2) ORDER BY id LIMIT $3";
+        let (rest, candidates) = (limit(most - found.len()), limit(TITLE_CANDIDATES_MAX));
+        let mut others = names(client, sql, &[&all_of(&query.grams), &query.folded, &rest, &candidates]).await?;
         others.sort_unstable();
         found.append(&mut others);
     }
@@ -241,7 +250,7 @@ pub(super) async fn texts(
 ) -> Result<Vec<Match>, Error> {
     let sql = "SELECT p.name, r.text FROM wiki.words w JOIN wiki.pages p ON p.id = w.page
                    JOIN wiki.revisions r ON r.sequence = p.current
-               WHERE w.words @@ $1::text::tsquery AND p.live LIMIT $2";
+               WHERE w.words @@ $1::text::tsquery AND p.live ORDER BY p.id LIMIT $2";
     let mut candidates = rows(client, sql, &[&all_of(&query.index_words()), &limit(TEXT_CANDIDATES_MAX)]).await?;
     if let (true, Some(title)) = (candidates.len() >= TEXT_CANDIDATES_MAX, title) {
         let named = titles(client, title, most.min(TEXT_CANDIDATES_MAX)).await?;

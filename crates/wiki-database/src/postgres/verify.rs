@@ -3,9 +3,12 @@
 use deadpool_postgres::GenericClient;
 
 use super::error::Error;
-use super::read::rows;
+use super::read::{number, rows};
 use crate::digest::sha256;
-use crate::results::FAULTS_MAX;
+use crate::results::{FAULTS_MAX, clamp, fields_fault};
+
+/// Fields read at a time: each may have the size of a page.
+const FIELDS_BATCH: u64 = 100;
 
 /// Rules, each with a statement that returns its violations.
 const RULES: &[(&str, &str)] = &[
@@ -19,9 +22,13 @@ const RULES: &[(&str, &str)] = &[
         "SELECT DISTINCT p.name FROM wiki.pages p JOIN wiki.revisions r ON r.page = p.id AND r.revision > p.revision",
     ),
     (
+        // Earlier versions left one after a deletion, when a redirect moved to the name of the deleted page.
         "the page has a gap in its revisions",
-        "SELECT p.name FROM wiki.pages p JOIN wiki.revisions r ON r.page = p.id
-         GROUP BY p.id HAVING count(*) <> max(r.revision) - min(r.revision) + 1",
+        "SELECT DISTINCT name FROM (
+             SELECT p.name, r.revision - lag(r.revision) OVER w AS step, lag(r.kind) OVER w AS preceding
+             FROM wiki.pages p JOIN wiki.revisions r ON r.page = p.id
+             WINDOW w AS (PARTITION BY r.page ORDER BY r.revision)
+         ) AS steps WHERE step > 1 AND preceding <> 2",
     ),
     (
         "the page is deleted, but its current revision is not a deletion, or the reverse",
@@ -69,6 +76,7 @@ pub(super) async fn faults(client: &impl GenericClient) -> Result<Vec<String>, E
             faults.push(format!("{}: {rule}", row.get::<_, &str>(0)));
         }
     }
+    faults.extend(unreadable_fields(client).await?);
     // One at a time: an attachment may be large.
     for row in rows(client, "SELECT digest FROM wiki.blobs", &[]).await? {
         let digest: &str = row.get(0);
@@ -78,5 +86,18 @@ pub(super) async fn faults(client: &impl GenericClient) -> Result<Vec<String>, E
         }
     }
     faults.truncate(FAULTS_MAX);
+    Ok(faults)
+}
+
+async fn unreadable_fields(client: &impl GenericClient) -> Result<Vec<String>, Error> {
+    let sql = "SELECT r.sequence, p.name, r.revision, r.fields FROM wiki.revisions r JOIN wiki.pages p ON p.id = r.page
+               WHERE r.fields IS NOT NULL AND r.sequence > $1 ORDER BY r.sequence LIMIT $2";
+    let (mut faults, mut after) = (Vec::new(), 0);
+    while faults.len() < FAULTS_MAX {
+        let batch = rows(client, sql, &[&clamp(after), &clamp(FIELDS_BATCH)]).await?;
+        let Some(last) = batch.last() else { break };
+        after = number(last, 0);
+        faults.extend(batch.iter().filter_map(|row| fields_fault(row.get(1), number(row, 2), row.get(3))));
+    }
     Ok(faults)
 }

@@ -22,7 +22,6 @@ use crate::operation::{Import, Operation, OperationOutcome, OperationResult};
 use crate::page::{ChangeKind, Committed, Condition, Content, Write, WriteAction};
 use crate::postings::{Postings, PostingsIter};
 use crate::prepared_write::{Derived, Indexed, Prepared, State, holds};
-use crate::results::clamp;
 use crate::words::{fold, index_grams};
 
 type WriteResult = Result<Committed, WriteError>;
@@ -264,11 +263,10 @@ impl<'a> Batch<'a> {
         if target.as_ref().is_some_and(|target| target.is_live) {
             return Ok(Err(WriteError::NameTaken));
         }
-        let earlier = target.as_ref().map_or(0, |target| target.revision);
-        if let Some(target) = &target {
-            self.take_history(state.id, target)?;
-        }
-        let revision = earlier + state.revision + 1;
+        let revision = match &target {
+            Some(target) => self.take_history(state.id, target)? + 1,
+            None => state.revision + 1,
+        };
         let folded = fold(to.as_str());
         self.sequence += 1;
         self.execute(
@@ -292,21 +290,24 @@ impl<'a> Batch<'a> {
         )?;
         let sql = "SELECT bytes FROM revisions WHERE sequence = ?1";
         self.unindexed.insert(state.id, one(self.connection, sql, &[&self.sequence])?);
-        self.find_red_links(state.id)?;
         self.grams.insert(state.id, Some(Cow::Owned(index_grams(&folded))));
         let mut changed = vec![write.name.clone(), to.clone()];
         changed.append(&mut self.recolour_links(to.as_str(), state.id, Appearance::Present)?);
         let sequence = self.sequence;
         self.redirect(write, to, state.revision + 1)?;
+        // The page may link to itself by either name.
+        self.find_red_links(state.id)?;
         let mut committed = self.effects.revision(self.sequence, revision, false, changed, true);
         committed.sequence = sequence;
         Ok(Ok(committed))
     }
 
-    /// Moves the revisions of the deleted page before those of `page`, and removes its row.
-    fn take_history(&self, page: i64, deleted: &State) -> rusqlite::Result<()> {
-        let earlier = clamp(deleted.revision);
-        self.execute("UPDATE revisions SET revision = -(revision + ?2) WHERE page = ?1", params![page, earlier])?;
+    /// Moves the revisions of the deleted page before those of `page`, and removes its row. Returns the last revision.
+    fn take_history(&self, page: i64, deleted: &State) -> rusqlite::Result<u64> {
+        // A redirect does not begin at 1.
+        let sql = "SELECT ?2 + 1 - min(revision) FROM revisions WHERE page = ?1";
+        let moved: i64 = one(self.connection, sql, &[&page, &deleted.revision])?;
+        self.execute("UPDATE revisions SET revision = -(revision + ?2) WHERE page = ?1", params![page, moved])?;
         self.execute("UPDATE revisions SET revision = -revision WHERE page = ?1", [page])?;
         self.execute("UPDATE revisions SET page = ?1 WHERE page = ?2", [page, deleted.id])?;
         self.execute("UPDATE OR IGNORE attachments SET page = ?1 WHERE page = ?2", [page, deleted.id])?;
@@ -314,7 +315,7 @@ impl<'a> Batch<'a> {
         let digests: Vec<String> = rows(self.connection, sql, [deleted.id], |row| row.get(0))?;
         digests.iter().try_for_each(|digest| self.remove_unused_blob(digest))?;
         self.execute("DELETE FROM pages WHERE id = ?1", [deleted.id])?;
-        Ok(())
+        one(self.connection, "SELECT max(revision) FROM revisions WHERE page = ?1", &[&page])
     }
 
     /// Creates the page that redirects from the old name to the new one.

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::keys;
 use crate::name::Name;
 use crate::page::{AttachmentInfo, Change, ChangeKind, Content, Fields, Found, Page, Revision};
-use crate::results::{RESULTS_MAX, clamp};
+use crate::results::{clamp, read_fields};
 
 /// The state of a name, in one statement, and so at one instant.
 pub(super) fn found(connection: &Connection, name: &Name) -> rusqlite::Result<Found> {
@@ -44,7 +44,7 @@ pub(super) fn found(connection: &Connection, name: &Name) -> rusqlite::Result<Fo
 fn content(row: &Row<'_>, first: usize) -> rusqlite::Result<Content> {
     let fields: Option<&str> = row.get_ref(first + 1)?.as_str_or_null()?;
     let fields: Fields = match fields {
-        Some(json) => serde_json::from_str(json)
+        Some(json) => read_fields(json)
             .map_err(|error| rusqlite::Error::FromSqlConversionFailure(first + 1, Type::Text, Box::new(error)))?,
         None => Fields::default(),
     };
@@ -143,12 +143,17 @@ fn info(row: &Row<'_>) -> rusqlite::Result<AttachmentInfo> {
     })
 }
 
-pub(super) fn attachments(connection: &Connection, name: &Name) -> rusqlite::Result<Vec<AttachmentInfo>> {
+pub(super) fn attachments(
+    connection: &Connection,
+    name: &Name,
+    after: Option<&Name>,
+    limit: usize,
+) -> rusqlite::Result<Vec<AttachmentInfo>> {
     let sql = format!(
         "SELECT {INFO} FROM pages p JOIN attachments a ON a.page = p.id
-         WHERE p.name = ?1 AND p.live = 1 ORDER BY a.file LIMIT {RESULTS_MAX}"
+         WHERE p.name = ?1 AND p.live = 1 AND a.file > ?2 ORDER BY a.file LIMIT ?3"
     );
-    rows(connection, &sql, [name.as_str()], info)
+    rows(connection, &sql, params![name.as_str(), after.map_or("", Name::as_str), limit], info)
 }
 
 pub(super) fn attachment(
@@ -175,7 +180,8 @@ pub(super) fn by_fields(
     let value = value.map(field_value);
     let condition = if value.is_some() { "f.value = ?2" } else { "?2 IS NULL" };
     let sql = format!(
-        "SELECT DISTINCT p.name FROM fields f JOIN pages p ON p.id = f.page WHERE f.path = ?1 AND {condition} LIMIT ?3"
+        "SELECT DISTINCT p.name FROM fields f JOIN pages p ON p.id = f.page WHERE f.path = ?1 AND {condition}
+         ORDER BY p.name LIMIT ?3"
     );
     rows(connection, &sql, params![path, value, limit], |row| name(row, 0))
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use breme_wiki_database::page::{ChangeKind, Condition, FileCondition, Found, Match, Page, Write};
+use breme_wiki_database::name::Name;
+use breme_wiki_database::page::{ChangeKind, Condition, FileCondition, Found, Match, Page, Write, WriteAction};
 use breme_wiki_database::{Database, PURGES_QUEUED_MAX, RESULTS_MAX, WriteError, keys};
 use serde_json::json;
 
@@ -45,6 +46,9 @@ cases!(
     backlinks_and_lists_are_paged_in_order,
     renaming_leaves_a_redirect,
     renaming_onto_a_deleted_page_joins_the_histories,
+    a_renamed_page_keeps_the_links_to_itself,
+    a_redirect_moves_onto_a_deleted_page,
+    a_redirect_links_to_its_target,
     history_is_paged_from_the_newest,
     recent_changes_are_in_sequence,
     titles_are_found_by_any_part,
@@ -52,7 +56,10 @@ cases!(
     a_common_word_finds_the_page_of_that_name_first,
     fields_are_found_by_path_and_value,
     hostile_queries_are_only_text,
+    fields_that_cannot_be_read_again_are_refused,
+    more_results_than_the_limit_are_the_oldest,
     attachments_are_kept_once,
+    attachments_are_paged_in_order,
     conditions_on_attachments_decide_in_the_transaction,
     an_edge_receives_each_purge_until_it_confirms,
     edges_have_queues_of_their_own,
@@ -206,7 +213,7 @@ async fn a_deleted_page_continues_its_numbers(database: Shared) {
     assert_eq!(database.list(None, 10).await.unwrap(), []);
     assert_eq!(database.search_text("one", 10).await.unwrap(), []);
     assert_eq!(database.search_titles("A", 10).await.unwrap(), []);
-    assert_eq!(database.attachments(&name("A")).await.unwrap(), []);
+    assert_eq!(database.attachments(&name("A"), None, 10).await.unwrap(), []);
     assert_eq!(database.attachment(&name("A"), &name("f.txt")).await.unwrap(), None);
 
     let committed = written(&database, only(Condition::Absent, save("A", "three"))).await;
@@ -215,7 +222,7 @@ async fn a_deleted_page_continues_its_numbers(database: Shared) {
         database.history(&name("A"), None, 10).await.unwrap().iter().map(|change| change.kind).collect();
     assert_eq!(kinds, [ChangeKind::Created, ChangeKind::Deleted, ChangeKind::Created]);
     assert_eq!(titles(&database.search_text("three", 10).await.unwrap()), ["A"]);
-    assert_eq!(database.attachments(&name("A")).await.unwrap().len(), 1);
+    assert_eq!(database.attachments(&name("A"), None, 10).await.unwrap().len(), 1);
 }
 
 async fn links_are_red_until_their_page_exists(database: Shared) {
@@ -279,8 +286,8 @@ async fn renaming_leaves_a_redirect(database: Shared) {
     assert_eq!(database.history(&name("Old"), None, 10).await.unwrap().len(), 1);
     assert_eq!(database.backlinks(&name("New"), None, 10).await.unwrap(), names(&["Old", "Reader"]));
     assert_eq!(database.backlinks(&name("Hub"), None, 10).await.unwrap(), names(&["New"]));
-    assert_eq!(database.attachments(&name("New")).await.unwrap().len(), 1);
-    assert_eq!(database.attachments(&name("Old")).await.unwrap().len(), 0);
+    assert_eq!(database.attachments(&name("New"), None, 10).await.unwrap().len(), 1);
+    assert_eq!(database.attachments(&name("Old"), None, 10).await.unwrap().len(), 0);
     assert_eq!(titles(&database.search_titles("new", 10).await.unwrap()), ["New"]);
     assert_eq!(titles(&database.search_text("new text2", 10).await.unwrap()), ["New"]);
     assert_eq!(database.search_text("old text2", 10).await.unwrap(), []);
@@ -309,6 +316,36 @@ async fn renaming_onto_a_deleted_page_joins_the_histories(database: Shared) {
     assert_eq!(committed.revision, page(&database, "A").await.revision);
     assert_eq!(page(&database, "A").await.content.text, "a");
     assert_eq!(page(&database, "B").await.content.redirect, Some(name("A")));
+    assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
+}
+
+async fn a_renamed_page_keeps_the_links_to_itself(database: Shared) {
+    written(&database, save("A", "[[A]] [[B]] [[C]]")).await;
+    written(&database, rename("A", "B")).await;
+    assert_eq!(page(&database, "B").await.red_links, names(&["C"]));
+    assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
+}
+
+async fn a_redirect_moves_onto_a_deleted_page(database: Shared) {
+    written(&database, save("A", "a")).await;
+    written(&database, rename("A", "B")).await;
+    written(&database, save("C", "c")).await;
+    written(&database, delete("C")).await;
+    written(&database, rename("A", "C")).await;
+    let history = database.history(&name("C"), None, 10).await.unwrap();
+    // Of C: 1, 2; of the redirect, which began at 2: 3; the renaming: 4.
+    assert_eq!(history.iter().map(|change| change.revision).collect::<Vec<u64>>(), [4, 3, 2, 1]);
+    assert_eq!(page(&database, "C").await.revision, 4);
+    assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
+}
+
+async fn a_redirect_links_to_its_target(database: Shared) {
+    let mut write = save("From", "");
+    let WriteAction::Save { content, .. } = &mut write.action else { panic!("it saves") };
+    content.redirect = Some(name("To"));
+    written(&database, write).await;
+    assert_eq!(database.backlinks(&name("To"), None, 10).await.unwrap(), names(&["From"]));
+    assert_eq!(page(&database, "From").await.red_links, names(&["To"]));
     assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
 }
 
@@ -482,6 +519,67 @@ async fn hostile_queries_are_only_text(database: Shared) {
     assert_eq!(database.search_fields("_", None, 10).await.unwrap(), []);
 }
 
+async fn fields_that_cannot_be_read_again_are_refused(database: Shared) {
+    let mut refused = 0;
+    for depth in 120..=130 {
+        let nested = (0..depth).fold(json!(1), |inner, _| json!([inner]));
+        let is_refused = database.write(save_fields("A", json!({ "a": nested }))).await.is_err();
+        refused += u32::from(is_refused);
+        assert!(is_refused || page(&database, "A").await.content.fields["a"] == nested, "{depth}");
+    }
+    assert!((1..11).contains(&refused), "{refused}");
+}
+
+async fn more_results_than_the_limit_are_the_oldest(database: Shared) {
+    const PAGES: usize = 300;
+    const TEXTS_MAX: usize = 200;
+    let all: Vec<String> = (0..PAGES).map(|number| format!("{:03} tower", number * 7 % PAGES)).collect();
+    let writes = |pages: &[String]| {
+        let write = |page: &String| {
+            let mut write = save_fields(page, json!({"kind": "tower"}));
+            if let WriteAction::Save { content, .. } = &mut write.action {
+                content.text = "castle".to_owned();
+            }
+            write
+        };
+        Box::new(pages.iter().map(write).collect::<Vec<Write>>().into_iter())
+    };
+    database.import(writes(&all)).await.unwrap();
+    // Their rows are no longer the first ones of the tables and indexes.
+    database.import(writes(&all[..50])).await.unwrap();
+    let sorted = |pages: &[String]| {
+        let mut pages: Vec<String> = pages.to_vec();
+        pages.sort();
+        pages
+    };
+    // All are equally good.
+    let texts = database.search_text("castle", RESULTS_MAX).await.unwrap();
+    assert_eq!(titles(&texts), sorted(&all[..TEXTS_MAX]));
+    let found = database.search_titles("tower", 10).await.unwrap();
+    assert_eq!(titles(&found), sorted(&all[..10]));
+    for value in [None, Some(json!("tower"))] {
+        let found = database.search_fields("kind", value.as_ref(), 10).await.unwrap();
+        assert_eq!(titles(&found), sorted(&all)[..10]);
+    }
+}
+
+async fn attachments_are_paged_in_order(database: Shared) {
+    written(&database, save("A", "")).await;
+    let files: Vec<String> = (0..RESULTS_MAX + 10).map(|number| format!("{number:05}")).collect();
+    let writes: Vec<Write> = files.iter().rev().map(|file| attach("A", file, b"bytes")).collect();
+    database.import(Box::new(writes.into_iter())).await.unwrap();
+    let mut seen: Vec<Name> = Vec::new();
+    loop {
+        let part = database.attachments(&name("A"), seen.last(), usize::MAX).await.unwrap();
+        assert!(part.len() <= RESULTS_MAX);
+        if part.is_empty() {
+            break;
+        }
+        seen.extend(part.into_iter().map(|info| info.file));
+    }
+    assert!(seen.iter().map(Name::as_str).eq(files.iter().map(String::as_str)));
+}
+
 async fn attachments_are_kept_once(database: Shared) {
     written(&database, save("A", "")).await;
     written(&database, save("B", "")).await;
@@ -490,7 +588,7 @@ async fn attachments_are_kept_once(database: Shared) {
     assert_eq!(committed.changed, names(&["A"]));
     written(&database, attach("A", "a.txt", b"same")).await;
     written(&database, attach("B", "b.txt", b"same")).await;
-    let list = database.attachments(&name("A")).await.unwrap();
+    let list = database.attachments(&name("A"), None, 10).await.unwrap();
     let files: Vec<(&str, u64)> = list.iter().map(|info| (info.file.as_str(), info.bytes)).collect();
     assert_eq!(files, [("a.txt", 4), ("b.txt", 4)]);
     let digest = "0967115f2813a3541eaef77de9d9d5773f1c0c04314b0bbfe4ff3b3b1c55b5d5";

@@ -202,6 +202,10 @@ async fn verify_finds_planted_faults() {
         ("UPDATE wiki.pages SET revision = 9 WHERE name = 'A'", "A: the page has no current revision"),
         ("UPDATE wiki.pages SET live = false WHERE name = 'A'", "A: the page is deleted, but"),
         ("DELETE FROM wiki.revisions WHERE sequence = 2", "A: the page has a gap in its revisions"),
+        (
+            "UPDATE wiki.revisions SET fields = '{' WHERE fields IS NOT NULL",
+            "B, revision 1: a revision's fields cannot be read",
+        ),
         ("DELETE FROM wiki.words WHERE page = 1", "A: the page is not in the full-text index"),
         ("DELETE FROM wiki.grams WHERE page = 1", "A: the page is not in the index of titles"),
         ("UPDATE wiki.blobs SET bytes = 'other'", "the bytes of the attachment have another digest"),

@@ -94,6 +94,23 @@ async fn one_process_writes_and_others_read() {
     open(&fixture.path()).unwrap();
 }
 
+#[test]
+fn a_symbolic_link_has_the_lock_of_its_file() {
+    let fixture = Fixture::new();
+    let [link, chain] = ["link.db", "chain.db"].map(|file| fixture.path().with_file_name(file));
+    std::os::unix::fs::symlink("wiki.db", &link).unwrap();
+    std::os::unix::fs::symlink(&link, &chain).unwrap();
+    // At first the file does not exist, then it does.
+    for _ in 0..2 {
+        for (first, second) in [(&chain, fixture.path()), (&fixture.path(), link.clone())] {
+            let database = open(first).unwrap();
+            let message = open(&second).err().unwrap_or_default();
+            assert!(message.contains("another process writes to"), "{first:?}, {second:?}: {message:?}");
+            drop(database);
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backup_of_a_running_wiki_is_a_sound_wiki_of_one_instant() {
     let fixture = Fixture::new();
@@ -141,7 +158,10 @@ async fn verify_finds_planted_faults() {
         ("UPDATE pages SET current = 999 WHERE name = 'A'", "A: the page has no current revision"),
         ("DELETE FROM revisions WHERE sequence = 2", "A: the page has a gap in its revisions"),
         ("UPDATE pages SET live = 0 WHERE name = 'A'", "A: the page is deleted, but"),
-        ("UPDATE revisions SET fields = '{' WHERE fields IS NOT NULL", "fields are not valid JSON"),
+        (
+            "UPDATE revisions SET fields = '{' WHERE fields IS NOT NULL",
+            "B, revision 1: a revision's fields cannot be read",
+        ),
         ("UPDATE pages SET red_links = 'C' WHERE name = 'A'", "A: the page's red links are not those"),
         ("UPDATE pages SET red_links = 'D' WHERE name = 'B'", "B: the page's red links are not those"),
         ("UPDATE pages SET generation = NULL WHERE name = 'A'", "A: the page is not in the full-text index"),

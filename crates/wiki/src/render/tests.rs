@@ -239,3 +239,29 @@ fn deep_and_long_texts_are_rendered() {
         assert!(!rendered.is_empty(), "{}", &text[..20]);
     }
 }
+
+#[test]
+fn no_text_or_attribute_has_many_references() {
+    let longest = |html: &str| {
+        let mut parts = html.split(['<', '>']).map(|part| part.matches('&').count()).collect::<Vec<_>>();
+        parts.sort_unstable();
+        parts.pop()
+    };
+    let many = "&".repeat(10 * TEXT_REFERENCES_MAX);
+    let escaped = escape(&many);
+    for html in
+        [format!("<p>{escaped}</p>\n<p>a &lt; {escaped}"), format!("<pre><code>é{escaped}</code></pre>"), escaped]
+    {
+        let divided = with_short_texts(&html).unwrap();
+        assert_eq!(longest(&divided), Some(TEXT_REFERENCES_MAX));
+        assert_eq!(CLEANER.clean(&divided).to_string(), CLEANER.clean(&html).to_string());
+    }
+    let few = format!("<p>{}</p>", "&amp;".repeat(TEXT_REFERENCES_MAX));
+    assert!(matches!(with_short_texts(&few), Some(Cow::Borrowed(same)) if same == few));
+    assert_eq!(html(&many), format!("<p>{}</p>\n", escape(&many)), "comments are not shown");
+    for (count, is_image) in [(TAG_REFERENCES_MAX, true), (TAG_REFERENCES_MAX + 1, false)] {
+        let html = html(&format!("![{}](https://example.org/a)", "&".repeat(count)));
+        assert_eq!(html.contains("<img"), is_image, "{count}");
+        assert_eq!(html.starts_with("<pre><code>!["), !is_image, "{count}");
+    }
+}

@@ -116,7 +116,13 @@ pub(crate) fn conflict(
         div.notice.error role="alert" {
             @match theirs {
                 None => p { "Somebody deleted this page while you were editing it. Your text is below; save it to create the page again." },
-                Some(_) => (merged(merge)),
+                Some(page) => @match &page.content.redirect {
+                    Some(target) => p {
+                        "Somebody renamed this page to " (link(target)) " while you were editing it. "
+                        "Copy your text to that page; if you save it here, the old name no longer leads there."
+                    },
+                    None => (merged(merge)),
+                },
             }
             p { strong { "Your changes are not saved yet." } }
         }
@@ -126,7 +132,7 @@ pub(crate) fn conflict(
                 summary { "Your text" }
                 (text_and_fields(&submission.content))
             }
-            @if let Some(page) = theirs {
+            @if let Some(page) = theirs.filter(|page| page.content.redirect.is_none()) {
                 details {
                     summary { "The saved text (revision " (page.revision) ")" }
                     (text_and_fields(&page.content))

@@ -80,9 +80,9 @@ pub(crate) fn difference(
     by_words: bool,
     groups: &[Vec<DiffLine>],
 ) -> String {
-    let path = |from: u64, to: u64, by_words: bool| {
+    let path = |range: &str, by_words: bool| {
         let by = if by_words { "" } else { "&by=lines" };
-        format!("{}?from={from}&to={to}{by}", paths::page_part(name, "diff"))
+        format!("{}?{range}{by}", paths::page_part(name, "diff"))
     };
     let old_and_new = |number: u64| {
         html! {
@@ -105,9 +105,9 @@ pub(crate) fn difference(
             @if to == newest { " This is the current text." }
         }
         p.actions {
-            @if from > 0 { a href=(path(from - 1, from, by_words)) { "← Earlier change" } }
-            @if to < newest { a href=(path(to, to + 1, by_words)) { "Later change →" } }
-            a href=(path(from, to, !by_words)) { @if by_words { "Mark whole lines" } @else { "Mark words" } }
+            @if from > 0 { a href=(path(&format!("to={from}"), by_words)) { "← Earlier change" } }
+            @if to < newest { a href=(path(&format!("from={to}&to={}", to + 1), by_words)) { "Later change →" } }
+            a href=(path(&format!("from={from}&to={to}"), !by_words)) { @if by_words { "Mark whole lines" } @else { "Mark words" } }
         }
         @if groups.is_empty() {
             p.notice { "The texts are the same." }
@@ -218,7 +218,7 @@ fn change_line(change: &Change) -> Markup {
     let number = change.revision;
     let what = match number {
         1 => paths::page_part(&change.name, "revisions/1"),
-        _ => format!("{}?from={}&to={number}", paths::page_part(&change.name, "diff"), number - 1),
+        _ => format!("{}?to={number}", paths::page_part(&change.name, "diff")),
     };
     html! {
         a.at href=(what) aria-label={ "Change of " (change.name) " at " (day_and_time(change.time).1) } {
@@ -305,7 +305,13 @@ fn excerpt(text: &str) -> Markup {
     }
 }
 
-pub(crate) fn files(frame: &Frame<'_>, name: &Name, files: &[AttachmentInfo], bytes_max: usize) -> String {
+pub(crate) fn files(
+    frame: &Frame<'_>,
+    name: &Name,
+    files: &[AttachmentInfo],
+    has_more: bool,
+    bytes_max: usize,
+) -> String {
     let main = html! {
         (heading(frame, name, "files", Tab::Files))
         @if files.is_empty() {
@@ -326,6 +332,10 @@ pub(crate) fn files(frame: &Frame<'_>, name: &Name, files: &[AttachmentInfo], by
                     }
                 }
             }
+        }
+        @if let Some(last) = files.last().filter(|_| has_more) {
+            @let next = format!("?after={}", paths::query_value(last.file.as_str()));
+            p { a href={ (paths::page_part(name, "files")) (next) } rel="next" { "More files" } }
         }
         @if frame.is_writable {
             form.narrow method="post" enctype="multipart/form-data" action=(paths::page_part(name, "files")) {

@@ -117,7 +117,7 @@ pub(crate) fn revision(frame: &Frame<'_>, revision: &Revision, rendered: &Render
             }
             p {
                 @if number > 1 {
-                    a href={ (paths::page_part(name, "diff")) "?from=" (number - 1) "&to=" (number) } { "What it changed" }
+                    a href={ (paths::page_part(name, "diff")) "?to=" (number) } { "What it changed" }
                     " · "
                 }
                 a href={ (paths::page_part(name, "diff")) "?from=" (number) } { "Changes since" }

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Extension, FromRequestParts, Path};
+use axum::extract::{Extension, FromRequestParts};
 use axum::response::{IntoResponse, Response};
 use breme_wiki_database::name::Name;
 use http::header::LOCATION;
 use http::request::Parts;
 use http::{HeaderMap, StatusCode, Uri};
+use serde::de::DeserializeOwned;
 
 use super::problem::Problem;
 use super::state::Wiki;
@@ -17,6 +18,28 @@ use super::visitor::Visitor;
 /// Parses a name in a path or a form.
 pub(crate) fn name(text: &str) -> Result<Name, Problem> {
     Name::parse(text).map_err(|error| Problem::bad_request(format!("{text:?} is not a name: {error}.")))
+}
+
+/// Refuses an invisible name for a new page or attachment.
+pub(crate) fn require_visible(name: &Name) -> Result<(), Problem> {
+    let refuse = |c| {
+        let detail = format!("A name cannot contain the invisible character {c:?}.");
+        Err(Problem::bad_request(detail))
+    };
+    name.invisible().map_or(Ok(()), refuse)
+}
+
+/// The parts of a path, as axum reads them; refused as any other request.
+pub(crate) struct Path<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let path = axum::extract::Path::<T>::from_request_parts(parts, state).await;
+        path.map(|path| Self(path.0))
+            .map_err(|refusal| Problem::new(refusal.status(), format!("{}.", refusal.body_text())))
+    }
 }
 
 /// A request to the page in its path: `/wiki/NAME/…`.

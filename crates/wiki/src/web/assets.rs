@@ -2,11 +2,11 @@
 
 use std::sync::LazyLock;
 
-use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
 use breme_http::media_type;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 
+use super::addresses::Path;
 use super::problem::Problem;
 use super::validators::digest;
 

@@ -14,13 +14,15 @@ use http::header::{CONTENT_LOCATION, CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH};
 use http::{HeaderMap, StatusCode, Uri};
 use serde_json::json;
 
-use super::addresses::{PageRequest, name, see_other};
+use super::addresses::{PageRequest, name, require_visible, see_other};
 use super::guard::require_writer;
 use super::negotiation::names_html;
 use super::pages::{existing, missing_links};
 use super::problem::Problem;
 use super::state::{HandlerResult, SHORT_BYTES, Wiki, WikiState};
-use super::submission::{Submission, query, read_form, read_submission};
+use super::submission::{
+    Submission, form_bytes_max, query, read_form, read_submission, tidy_author, tidy_comment, too_large,
+};
 use super::validators::{insert, page_tag, revision_of_tag, tags};
 use super::visitor::Visitor;
 use crate::calendar::now;
@@ -115,14 +117,14 @@ impl Wiki {
         name: &Name,
         action: WriteAction,
         comment: &str,
-        given: Option<String>,
+        given: Option<&str>,
     ) -> Write {
         Write {
             name: name.clone(),
             condition: Condition::Any,
             action,
-            author: self.author(visitor, given),
-            comment: comment.to_owned(),
+            author: self.author(visitor, given.and_then(tidy_author)),
+            comment: tidy_comment(comment),
             time: now(),
         }
     }
@@ -193,9 +195,15 @@ async fn save(
     headers: &HeaderMap,
 ) -> HandlerResult {
     let content = submission.content.clone();
+    if content.redirect.as_ref() == Some(name) {
+        return Err(Problem::bad_request("The page cannot redirect to itself."));
+    }
+    if name.invisible().is_some() && !matches!(wiki.database.page(name).await?, Found::Page(_)) {
+        require_visible(name)?;
+    }
     let links = links(&content.text).await?;
     let action = WriteAction::Save { content, links };
-    let write = wiki.write_of(visitor, name, action, &submission.comment, submission.author.clone());
+    let write = wiki.write_of(visitor, name, action, &submission.comment, submission.author.as_deref());
     match wiki.write_if(write, demand).await {
         Ok(committed) => Ok(saved(headers, name, &committed)),
         Err(WriteRefusal::Problem(problem)) => Err(problem),
@@ -246,6 +254,8 @@ async fn conflict(
     let from_form = submission.base.is_some();
     let status = if from_form { StatusCode::CONFLICT } else { StatusCode::PRECONDITION_FAILED };
     let merged = match &found {
+        // Nothing of a redirect can be merged.
+        Found::Page(page) if page.content.redirect.is_some() => ContentMerge::ours(&submission.content),
         Found::Page(page) => merged(wiki, name, base, &submission.content, page).await?,
         Found::Deleted { .. } | Found::Nothing => ContentMerge::ours(&submission.content),
     };
@@ -270,16 +280,19 @@ async fn merged(
         None => None,
     };
     let (base, ours, page) = (base.unwrap_or_default(), ours.clone(), Arc::clone(page));
-    let failed = || Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "The texts cannot be merged.");
-    wiki.work(move || ContentMerge::new(&base, &ours, &page.content)).await.ok_or_else(failed)
+    wiki.work(move || ContentMerge::new(&base, &ours, &page.content)).await
 }
 
 fn conflict_problem(status: StatusCode, found: &Found, merged: &ContentMerge) -> Problem {
     let (revision, content, detail) = match found {
         Found::Page(page) => {
             let revision = page.revision;
-            let detail =
-                format!("The page is at revision {revision} now; send the merged text with If-Match and its ETag.");
+            let detail = match &page.content.redirect {
+                Some(target) => format!("The page redirects to {target} now; send the change to that page."),
+                None => {
+                    format!("The page is at revision {revision} now; send the merged text with If-Match and its ETag.")
+                }
+            };
             (revision, page.content.clone(), detail)
         }
         Found::Deleted { .. } | Found::Nothing => {
@@ -288,8 +301,10 @@ fn conflict_problem(status: StatusCode, found: &Found, merged: &ContentMerge) ->
         }
     };
     let tag = (revision > 0).then(|| format!("\"{}\"", page_tag(revision, "j")));
-    let current = json!({ "revision": revision, "etag": tag, "text": content.text, "fields": content.fields });
-    let merge = json!({ "clean": merged.is_clean(), "text": merged.text.text, "fields": merged.fields.fields });
+    let Content { text, fields, redirect } = content;
+    let is_clean = merged.is_clean() && redirect.is_none();
+    let current = json!({ "revision": revision, "etag": tag, "text": text, "fields": fields, "redirect": redirect });
+    let merge = json!({ "clean": is_clean, "text": merged.text.text, "fields": merged.fields.fields });
     let mut problem = Problem::new(status, detail);
     problem.members = [("current".to_owned(), current), ("merge".to_owned(), merge)].into_iter().collect();
     problem
@@ -299,7 +314,8 @@ fn conflict_problem(status: StatusCode, found: &Found, merged: &ContentMerge) ->
 pub(crate) async fn delete(PageRequest { wiki, visitor, name, uri, headers }: PageRequest) -> HandlerResult {
     let mut parameters = query(&uri);
     let comment = parameters.remove("comment").unwrap_or_default();
-    let write = wiki.write_of(&visitor, &name, WriteAction::Delete, &comment, parameters.remove("author"));
+    let write =
+        wiki.write_of(&visitor, &name, WriteAction::Delete, &comment, parameters.get("author").map(String::as_str));
     match wiki.write_if(write, demand(&headers, revision_of_tag)?).await {
         Ok(_) => Ok(StatusCode::NO_CONTENT.into_response()),
         Err(WriteRefusal::Problem(problem)) => Err(problem),
@@ -334,7 +350,7 @@ pub(crate) async fn edit_form(PageRequest { wiki, visitor, name, .. }: PageReque
 async fn preview_form(wiki: &Arc<Wiki>, visitor: &Visitor, name: &Name, submission: &Submission) -> HandlerResult {
     let text = &submission.content.text;
     let missing = missing_links(wiki, text).await?;
-    let rendered = wiki.render(text, name, &missing).await;
+    let rendered = wiki.render(text, name, &missing).await?;
     let mut response = html(&views::edit(&wiki.frame(visitor), name, submission, Some(&rendered)));
     if submission.problem.is_some() && !submission.is_preview {
         *response.status_mut() = StatusCode::UNPROCESSABLE_ENTITY;
@@ -344,11 +360,15 @@ async fn preview_form(wiki: &Arc<Wiki>, visitor: &Visitor, name: &Name, submissi
 
 /// `POST /preview`: the HTML of a text, for the script of the edit form.
 pub(crate) async fn preview(State(wiki): WikiState, body: Body) -> HandlerResult {
-    let mut form = read_form(body, wiki.settings.page_bytes_max * 3).await?;
+    let bytes_max = wiki.settings.page_bytes_max;
+    let mut form = read_form(body, form_bytes_max(bytes_max)).await?;
     let name = name(form.get("name").map_or("Preview", String::as_str))?;
     let text = form.remove("text").unwrap_or_default();
+    if text.len() > bytes_max {
+        return Err(too_large(bytes_max));
+    }
     let missing = missing_links(&wiki, &text).await?;
-    Ok(html(&wiki.render(&text, &name, &missing).await.html))
+    Ok(html(&wiki.render(&text, &name, &missing).await?.html))
 }
 
 /// `GET /new?name=`: redirects to the form of a new page.
@@ -380,11 +400,18 @@ pub(crate) async fn rename(
 ) -> HandlerResult {
     let mut form = read_form(body, SMALL_FORM_BYTES).await?;
     let to = name(form.get("to").map_or("", String::as_str))?;
+    require_visible(&to)?;
     if to == from {
         return Err(Problem::bad_request("The page already has this name."));
     }
     let comment = form.remove("comment").unwrap_or_default();
-    let write = wiki.write_of(&visitor, &from, WriteAction::Rename { to: to.clone() }, &comment, form.remove("author"));
+    let write = wiki.write_of(
+        &visitor,
+        &from,
+        WriteAction::Rename { to: to.clone() },
+        &comment,
+        form.get("author").map(String::as_str),
+    );
     let committed = by_form(&wiki, write, &form, &headers).await?;
     Ok(saved(&headers, &to, &committed))
 }
@@ -423,7 +450,7 @@ pub(crate) async fn delete_by_form(
 ) -> HandlerResult {
     let mut form = read_form(body, SMALL_FORM_BYTES).await?;
     let comment = form.remove("comment").unwrap_or_default();
-    let write = wiki.write_of(&visitor, &name, WriteAction::Delete, &comment, form.remove("author"));
+    let write = wiki.write_of(&visitor, &name, WriteAction::Delete, &comment, form.get("author").map(String::as_str));
     by_form(&wiki, write, &form, &headers).await?;
     Ok(see_other(&paths::page(&name)))
 }
@@ -440,8 +467,13 @@ pub(crate) async fn revert(PageRequest { wiki, visitor, name, headers, .. }: Pag
         .ok_or_else(|| Problem::not_found(format!("Revision {number} of {name} does not exist or has no text.")))?;
     let links = links(&content.text).await?;
     let comment = format!("Revert to revision {number}");
-    let write =
-        wiki.write_of(&visitor, &name, WriteAction::Save { content, links }, &comment, form.get("author").cloned());
+    let write = wiki.write_of(
+        &visitor,
+        &name,
+        WriteAction::Save { content, links },
+        &comment,
+        form.get("author").map(String::as_str),
+    );
     let committed = by_form(&wiki, write, &form, &headers).await?;
     Ok(saved(&headers, &name, &committed))
 }

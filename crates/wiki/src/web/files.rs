@@ -5,12 +5,13 @@
 //! (nosniff), and the policy of the response allows nothing at all.
 
 use axum::body::Body;
-use axum::extract::{Extension, Multipart, Path, State};
+use axum::extract::multipart::{Multipart, MultipartRejection};
+use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
 use breme_http::media_type::{OCTET_STREAM, from_name};
-use breme_wiki_database::keys;
 use breme_wiki_database::name::Name;
 use breme_wiki_database::page::{AttachmentInfo, FileCondition, WriteAction};
+use breme_wiki_database::{RESULTS_MAX, keys};
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, IF_MATCH};
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -18,13 +19,13 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::addresses::{PageRequest, name, see_other};
+use super::addresses::{PageRequest, Path, name, require_visible, see_other};
 use super::changes::{Demand, condition_required, demand, json_response};
 use super::negotiation::names_html;
 use super::pages::{existing, wants_json};
 use super::problem::Problem;
 use super::state::{HandlerResult, Wiki, WikiState};
-use super::submission::{BODY_TIMEOUT, late, read_body, read_form, too_large};
+use super::submission::{BODY_TIMEOUT, late, query, read_body, read_form, too_large};
 use super::validators::{Representation, insert};
 use super::visitor::Visitor;
 use crate::{paths, views};
@@ -48,6 +49,11 @@ fn has_extension(file: &Name, extensions: &[&str]) -> bool {
 
 /// The length of an attachment's entity tag: the first half of its digest.
 const TAG_LENGTH: usize = 32;
+
+/// Limits of a form with files, which are in memory until all have arrived: their size relative to that of one
+/// attachment, and their number.
+const UPLOAD_FACTOR: usize = 8;
+const UPLOAD_FILES_MAX: usize = 1000;
 
 /// Limit of a form that contains only a digest.
 const DIGEST_FORM_BYTES: usize = 4 * 1024;
@@ -107,54 +113,70 @@ impl Wiki {
 /// `GET /wiki/NAME/files`.
 pub(crate) async fn list(PageRequest { wiki, visitor, name: page, uri, headers }: PageRequest) -> HandlerResult {
     let page = existing(&wiki, &page).await?;
-    let files = wiki.database.attachments(&page.name).await?;
+    let after = query(&uri).get("after").and_then(|after| Name::parse(after).ok());
+    let files = wiki.database.attachments(&page.name, after.as_ref(), RESULTS_MAX).await?;
     let keys = vec![keys::page(&page.name), keys::TEMPLATES.to_owned()];
     if wants_json(&headers, &uri) {
         return Ok(wiki.show_json(&headers, &visitor, &json!(files), keys));
     }
-    let html = views::files(&wiki.frame(&visitor), &page.name, &files, wiki.settings.attachment_bytes_max);
+    let has_more = files.len() == RESULTS_MAX;
+    let html = views::files(&wiki.frame(&visitor), &page.name, &files, has_more, wiki.settings.attachment_bytes_max);
     Ok(wiki.show(&headers, &visitor, html, keys))
 }
 
 /// `POST /wiki/NAME/files`: the files of a form.
 pub(crate) async fn upload(
     PageRequest { wiki, visitor, name: page, headers, .. }: PageRequest,
-    form: Multipart,
+    form: Result<Multipart, MultipartRejection>,
 ) -> HandlerResult {
+    let form = form.map_err(|refusal| Problem::new(refusal.status(), format!("{refusal}.")))?;
     let page = existing(&wiki, &page).await?;
     let condition = wiki.upload_condition(&headers)?;
-    let files = timeout(BODY_TIMEOUT, attach_all(&wiki, &visitor, &page.name, &condition, form)).await;
-    let files = files.unwrap_or_else(|_| Err(late()))?;
+    let received = timeout(BODY_TIMEOUT, receive_all(form, wiki.settings.attachment_bytes_max)).await;
+    let mut files = Vec::new();
+    for (file, bytes) in received.unwrap_or_else(|_| Err(late()))? {
+        wiki.attach(&visitor, &page.name, &file, condition.clone(), bytes).await?;
+        files.push(file);
+    }
     if names_html(&headers) {
         return Ok(see_other(&paths::page_part(&page.name, "files")));
     }
     Ok(json_response(StatusCode::CREATED, &json!({ "files": files })))
 }
 
-async fn attach_all(
-    wiki: &Wiki,
-    visitor: &Visitor,
-    page: &Name,
-    condition: &FileCondition,
-    mut form: Multipart,
-) -> Result<Vec<Name>, Problem> {
+/// Receives all files of a form before any is stored: if one is too large, none is.
+async fn receive_all(mut form: Multipart, bytes_max: usize) -> Result<Vec<(Name, Bytes)>, Problem> {
     let fault = |error: axum::extract::multipart::MultipartError| {
         Problem::bad_request(format!("The form cannot be read: {error}."))
     };
-    let mut files = Vec::new();
+    let too_many = || {
+        let detail = format!(
+            "A form has at most {UPLOAD_FILES_MAX} files of {} bytes together; send them in several forms.",
+            bytes_max * UPLOAD_FACTOR
+        );
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+    };
+    let (mut files, mut total) = (Vec::new(), 0);
     while let Some(mut field) = form.next_field().await.map_err(fault)? {
         let Some(file) = field.file_name().filter(|file| !file.is_empty()) else { continue };
         // Old browsers send a whole path.
         let file = name(file.rsplit(['/', '\\']).next().unwrap_or_default())?;
+        require_visible(&file)?;
+        if files.len() == UPLOAD_FILES_MAX {
+            return Err(too_many());
+        }
         let mut bytes = BytesMut::new();
         while let Some(chunk) = field.chunk().await.map_err(fault)? {
-            if bytes.len() + chunk.len() > wiki.settings.attachment_bytes_max {
-                return Err(too_large(wiki.settings.attachment_bytes_max));
+            if bytes.len() + chunk.len() > bytes_max {
+                return Err(too_large(bytes_max));
+            }
+            total += chunk.len();
+            if total > bytes_max * UPLOAD_FACTOR {
+                return Err(too_many());
             }
             bytes.extend_from_slice(&chunk);
         }
-        wiki.attach(visitor, page, &file, condition.clone(), bytes.freeze()).await?;
-        files.push(file);
+        files.push((file, bytes.freeze()));
     }
     if files.is_empty() {
         return Err(Problem::bad_request("The form has no file; choose one first."));
@@ -171,6 +193,7 @@ pub(crate) async fn put(
     body: Body,
 ) -> HandlerResult {
     let (page, file) = (existing(&wiki, &name(&text)?).await?, name(&file)?);
+    require_visible(&file)?;
     let condition = wiki.file_condition(&headers)?;
     let bytes = read_body(body, wiki.settings.attachment_bytes_max).await?;
     wiki.attach(&visitor, &page.name, &file, condition, bytes).await?;

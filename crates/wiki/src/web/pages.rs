@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Extension, Path, Request, State};
+use axum::extract::{Extension, Request, State};
 use axum::response::Response;
 use breme_http::media_type;
 use breme_wiki_database::keys;
@@ -13,7 +13,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use serde_json::json;
 
-use super::addresses::{PageRequest, name, redirect};
+use super::addresses::{PageRequest, Path, name, redirect};
 use super::negotiation::{Format, negotiate};
 use super::problem::Problem;
 use super::state::{HandlerResult, Wiki, WikiState};
@@ -78,7 +78,8 @@ pub(crate) async fn page(
     let is_chosen_by_accept = format.is_none();
     let mut response = match found {
         Found::Page(page) => match &page.content.redirect {
-            Some(target) if parameters.get("redirect").is_none_or(|word| word != "no") => {
+            // A redirect to itself would never end.
+            Some(target) if *target != page.name && parameters.get("redirect").is_none_or(|word| word != "no") => {
                 to_target(&wiki, &visitor, &page, target, format)
             }
             _ => present(&wiki, &visitor, &headers, &page, chosen, is_chosen_by_accept).await?,
@@ -156,7 +157,7 @@ async fn present(
     }
     let (body, tag) = match format {
         Format::Html => {
-            let html = wiki.document(visitor, page).await;
+            let html = wiki.document(visitor, page).await?;
             let html = html_of(wiki, page, html, visitor.user(), audience, is_chosen_by_accept);
             return Ok(html.respond(headers, &wiki.settings.cache_control));
         }
@@ -302,7 +303,7 @@ pub(crate) async fn revision(
     match format {
         Format::Html => {
             let red_links = missing_links(&wiki, &content.text).await?;
-            let rendered = wiki.render(&content.text, &name, &red_links).await;
+            let rendered = wiki.render(&content.text, &name, &red_links).await?;
             let current = match wiki.database.page(&name).await? {
                 Found::Page(page) => Some(page.revision),
                 _ => None,
@@ -337,13 +338,16 @@ pub(crate) async fn difference(PageRequest { wiki, visitor, name, uri, headers }
     let parameters = query(&uri);
     let newest = wiki.database.history(&name, None, 1).await?.first().map_or(0, |change| change.revision);
     let to = number(parameters.get("to"), "to")?.unwrap_or(newest);
-    let from = number(parameters.get("from"), "from")?.unwrap_or(to.saturating_sub(1));
+    let from = match number(parameters.get("from"), "from")? {
+        Some(from) => from,
+        // The first revision of a redirect is not 1.
+        None => wiki.database.history(&name, Some(to), 1).await?.first().map_or(0, |change| change.revision),
+    };
     let by_words = parameters.get("by").is_none_or(|by| by != "lines");
     let (old, new) = (content_of(&wiki, &name, from).await?, content_of(&wiki, &name, to).await?);
     let (old, new) =
         (old.map(|c| to_markdown(&c)).unwrap_or_default(), new.map(|c| to_markdown(&c)).unwrap_or_default());
-    let failed = || Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "The texts cannot be compared.");
-    let groups = wiki.work(move || diff(&old, &new, by_words)).await.ok_or_else(failed)?;
+    let groups = wiki.work(move || diff(&old, &new, by_words)).await?;
     let html = views::difference(&wiki.frame(&visitor), &name, (from, to, newest), by_words, &groups);
     Ok(wiki.show(&headers, &visitor, html, vec![keys::page(&name), keys::TEMPLATES.to_owned()]))
 }

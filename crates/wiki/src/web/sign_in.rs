@@ -49,10 +49,10 @@ pub(crate) async fn sign_in(
         let _permit = wiki.hashing.acquire().await;
         tokio::task::spawn_blocking(move || accounts::is_password(&password, &hash)).await.unwrap_or(false)
     };
-    if !is_right || account.is_none() {
+    let Some(account) = account.filter(|_| is_right) else {
         return Ok(html(StatusCode::UNAUTHORIZED, views::login(&wiki.frame(&visitor), &user, &next, true)));
-    }
-    let secret = accounts::begin_session(&*wiki.database, &user).await;
+    };
+    let secret = accounts::begin_session(&*wiki.database, &user, &account).await;
     let secret = secret.map_err(|error| match error {
         AccountError::Database(error) => error.into(),
         error => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}.")),

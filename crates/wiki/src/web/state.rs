@@ -10,7 +10,8 @@ use breme_wiki_database::name::Name;
 use breme_wiki_database::page::Page;
 use breme_wiki_database::{Database, DatabaseError, keys};
 use bytes::Bytes;
-use http::{HeaderMap, Uri};
+use http::{HeaderMap, StatusCode, Uri};
+use tokio::sync::Semaphore;
 
 use super::counts::{Counts, Reading};
 use super::documents::Documents;
@@ -28,6 +29,15 @@ const TEMPLATE_KEY: &str = "template";
 
 /// Identifies who could read what caches stored when the wiki last ran, and for how long.
 const SHARING_KEY: &str = "sharing";
+
+/// Limit of the concurrent merges, comparisons and renderings of long texts: each may occupy a core for a while.
+pub(super) const WORKING_MAX: usize = 2;
+
+/// Limit of those that wait for others; further requests are refused.
+pub(super) const WAITING_MAX: usize = 64;
+
+/// After which time a refused request may be repeated, in seconds.
+const REFUSED_SECONDS: &str = "2";
 
 /// Longest text that is parsed and rendered inline.
 pub(super) const SHORT_BYTES: usize = 16 * 1024;
@@ -47,9 +57,10 @@ pub struct Wiki {
     /// Whether the first account was found, and earlier pages are not purged yet.
     purge_due: AtomicBool,
     /// Concurrent password hashes: each takes 19 MiB.
-    pub(super) hashing: tokio::sync::Semaphore,
-    /// Concurrent merges, comparisons and renderings of long texts: each may occupy a core for a while.
-    working: tokio::sync::Semaphore,
+    pub(super) hashing: Semaphore,
+    working: Arc<Semaphore>,
+    /// A permit for each piece of work, whether it waits or not.
+    admitted: Arc<Semaphore>,
 }
 
 pub(crate) type WikiState = State<Arc<Wiki>>;
@@ -73,8 +84,9 @@ impl Wiki {
             templates,
             has_accounts,
             purge_due: AtomicBool::new(false),
-            hashing: tokio::sync::Semaphore::new(2),
-            working: tokio::sync::Semaphore::new(2),
+            hashing: Semaphore::new(2),
+            working: Arc::new(Semaphore::new(WORKING_MAX)),
+            admitted: Arc::new(Semaphore::new(WORKING_MAX + WAITING_MAX)),
         }
     }
 
@@ -172,7 +184,7 @@ impl Wiki {
     }
 
     /// A page as HTML, as the visitor sees it.
-    pub(super) async fn document(&self, visitor: &Visitor, page: &Page) -> Bytes {
+    pub(super) async fn document(&self, visitor: &Visitor, page: &Page) -> Result<Bytes, Problem> {
         let frame = self.frame(visitor);
         let document = match self.documents.get(page, frame.has_accounts) {
             Some(document) => {
@@ -181,30 +193,48 @@ impl Wiki {
             }
             None => {
                 self.counts.render_misses.add(1);
-                let rendered = self.render(&page.content.text, &page.name, &page.red_links).await;
+                let rendered = self.render(&page.content.text, &page.name, &page.red_links).await?;
                 let html = views::page(&views::Frame { user: None, ..frame }, page, &rendered);
                 self.documents.insert(page, frame.has_accounts, html)
             }
         };
-        match visitor.user() {
+        Ok(match visitor.user() {
             None => document.html.clone(),
             Some(_) => views::greet(&frame, &document.html).into(),
-        }
+        })
     }
 
     /// Renders a text; a long one on a blocking thread, since it takes a while.
-    pub(super) async fn render(&self, text: &str, name: &Name, missing: &[Name]) -> Rendered {
+    pub(super) async fn render(&self, text: &str, name: &Name, missing: &[Name]) -> Result<Rendered, Problem> {
         if text.len() <= SHORT_BYTES {
-            return render(text, name, missing);
+            return Ok(render(text, name, missing));
         }
         let (text, name, missing) = (text.to_owned(), name.clone(), missing.to_owned());
-        self.work(move || render(&text, &name, &missing)).await.unwrap_or_default()
+        self.work(move || render(&text, &name, &missing)).await
     }
 
-    /// Runs CPU-intensive work on a blocking thread; none if it panicked.
-    pub(super) async fn work<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-        let _permit = self.working.acquire().await;
-        tokio::task::spawn_blocking(work).await.ok()
+    /// Runs CPU-intensive work on a blocking thread, when earlier work is done.
+    ///
+    /// # Errors
+    ///
+    /// Too much work waits, or it panicked.
+    pub(super) async fn work<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Problem> {
+        let Ok(admitted) = Arc::clone(&self.admitted).try_acquire_owned() else {
+            let detail = "Too many long texts are being processed; try again later.";
+            let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail);
+            return Err(problem.with_header(http::header::RETRY_AFTER, REFUSED_SECONDS));
+        };
+        let permit = Arc::clone(&self.working).acquire_owned().await;
+        // The work is not over when its client has gone.
+        let work = move || {
+            let _permits = (admitted, permit);
+            work()
+        };
+        let failed = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "The text cannot be processed.");
+        tokio::task::spawn_blocking(work).await.map_err(failed)
     }
 
     /// Which caches may store responses to a visitor.

@@ -12,12 +12,14 @@ use http::{HeaderMap, StatusCode, Uri};
 use serde::Deserialize;
 
 use super::problem::Problem;
-use crate::fields::{from_markdown, parse_lines};
+use crate::fields::{check, from_markdown, parse_lines};
 
 /// Time limit for the arrival of a body.
 pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Size of a form relative to its text: percent encoding triples every byte.
 const FORM_FACTOR: usize = 3;
+/// Size of JSON relative to its text: an escaped character of one byte has six.
+const JSON_FACTOR: usize = 6;
 const FORM_BYTES_BESIDES: usize = 64 * 1024;
 /// Limit of a change's comment and of an author's name, in characters.
 const COMMENT_CHARS_MAX: usize = 500;
@@ -89,6 +91,11 @@ fn pairs(text: &[u8]) -> HashMap<String, String> {
     form_urlencoded::parse(text).map(|(key, value)| (key.into_owned(), value.into_owned())).collect()
 }
 
+/// Limit of a form with the text of a page.
+pub(crate) fn form_bytes_max(page_bytes_max: usize) -> usize {
+    page_bytes_max * FORM_FACTOR + FORM_BYTES_BESIDES
+}
+
 /// Reads a new text: `text=` of a form, JSON, or plain Markdown.
 pub(crate) async fn read_submission(
     headers: &HeaderMap,
@@ -99,10 +106,10 @@ pub(crate) async fn read_submission(
     let media_type = headers.get(CONTENT_TYPE).map_or(&b""[..], |value| essence(value.as_bytes()));
     let is = |other: &str| media_type.eq_ignore_ascii_case(other.as_bytes());
     let mut submission = if is(FORM) {
-        let form = read_form(body, page_bytes_max * FORM_FACTOR + FORM_BYTES_BESIDES).await?;
+        let form = read_form(body, form_bytes_max(page_bytes_max)).await?;
         from_form(form, headers)?
     } else if is(JSON) {
-        let bytes = read_body(body, page_bytes_max * 2 + FORM_BYTES_BESIDES).await?;
+        let bytes = read_body(body, page_bytes_max * JSON_FACTOR + FORM_BYTES_BESIDES).await?;
         let Json { text, fields, comment, author } = serde_json::from_slice(&bytes).map_err(|error| {
             Problem::bad_request(format!(
                 "Expected {{\"text\": \"…\", \"fields\": {{…}}, \"comment\": \"…\"}}: {error}."
@@ -151,7 +158,8 @@ fn from_form(mut form: HashMap<String, String>, headers: &HeaderMap) -> Result<S
 }
 
 fn tidy(submission: &mut Submission, page_bytes_max: usize) -> Result<(), Problem> {
-    let Submission { content, comment, author, .. } = submission;
+    let Submission { content, .. } = submission;
+    check(&content.fields).map_err(|error| Problem::bad_request(format!("The fields are not valid: {error}.")))?;
     if content.text.contains('\r') {
         // Browsers send forms with CR LF.
         content.text = content.text.replace("\r\n", "\n").replace('\r', "\n");
@@ -165,9 +173,17 @@ fn tidy(submission: &mut Submission, page_bytes_max: usize) -> Result<(), Proble
     if content.text.len() + fields > page_bytes_max {
         return Err(too_large(page_bytes_max));
     }
-    *comment = one_line(comment, COMMENT_CHARS_MAX);
-    *author = author.take().map(|author| one_line(&author, AUTHOR_CHARS_MAX)).filter(|author| !author.is_empty());
     Ok(())
+}
+
+/// A comment as it is stored.
+pub(crate) fn tidy_comment(comment: &str) -> String {
+    one_line(comment, COMMENT_CHARS_MAX)
+}
+
+/// An author's name as it is stored; none if it is empty.
+pub(crate) fn tidy_author(author: &str) -> Option<String> {
+    Some(one_line(author, AUTHOR_CHARS_MAX)).filter(|author| !author.is_empty())
 }
 
 fn one_line(text: &str, chars_max: usize) -> String {

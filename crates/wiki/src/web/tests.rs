@@ -177,9 +177,19 @@ async fn names_have_one_address() {
     let response = site.get("/wiki/cafe%CC%81%20noir?format=json", &[]).await;
     assert_eq!((response.status.as_u16(), response.header(LOCATION)), (308, "/wiki/caf%C3%A9_noir?format=json"));
     assert_eq!(site.get("/wiki/caf%C3%A9_noir", &[]).await.status, 200);
-    for bad in ["/wiki/a%2Fb", "/wiki/%00", "/wiki/..", "/wiki/a%E2%80%AEb", "/wiki/%FF"] {
-        assert_eq!(site.get(bad, &[]).await.status, 400, "{bad}");
+    let invalid = ["/wiki/a%2Fb", "/wiki/%00", "/wiki/..", "/wiki/a%E2%80%AEb", "/wiki/%FF", "/wiki/%FF/history"];
+    for bad in invalid.into_iter().chain(["/wiki/caf%C3%A9_noir/revisions/abc"]) {
+        let response = site.get(bad, &[]).await;
+        assert_eq!(
+            (response.status.as_u16(), response.header(CONTENT_TYPE)),
+            (400, "application/problem+json"),
+            "{bad}"
+        );
     }
+    // U+2061 is invisible.
+    assert_eq!(site.write("a%E2%81%A1b", "x").await.status, 400);
+    assert_eq!(site.form("/wiki/caf%C3%A9_noir/rename", &[], &[("to", "a\u{2061}b")]).await.status, 400);
+    assert_eq!(site.send("PUT", "/wiki/caf%C3%A9_noir/files/a%E2%81%A1b", &[], "x").await.status, 400);
 }
 
 #[tokio::test]
@@ -371,7 +381,7 @@ async fn an_edit_of_a_deleted_page_is_kept_as_it_is() {
     assert!(edited.text.contains("\na: 1\n</textarea>") && edited.text.contains("name=\"base\" value=\"0\""));
     let unchanged = site.send("PUT", "/wiki/A", &[(IF_MATCH, "\"r1-j\"")], "one\ntwo\n").await.json();
     assert_eq!(unchanged["merge"], json!({"clean": true, "text": "one\ntwo\n", "fields": {}}));
-    assert_eq!(unchanged["current"], json!({"revision": 0, "etag": null, "text": "", "fields": {}}));
+    assert_eq!(unchanged["current"], json!({"revision": 0, "etag": null, "text": "", "fields": {}, "redirect": null}));
 }
 
 #[tokio::test]
@@ -602,7 +612,175 @@ async fn attachments_cannot_run_anything() {
     let small = Site::new(Settings { attachment_bytes_max: 4, ..Settings::default() }).await;
     small.write("A", "x").await;
     assert_eq!(small.send("PUT", "/wiki/A/files/x", &[], "hello").await.status, 413);
-    assert_eq!(small.send("POST", "/wiki/A/files", &[multipart], form).await.status, 413);
+    assert_eq!(small.send("POST", "/wiki/A/files", std::slice::from_ref(&multipart), form).await.status, 413);
+    let part = |file: &str, bytes: &str| {
+        format!("--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{file}\"\r\n\r\n{bytes}\r\n")
+    };
+    let form = format!("{}{}--x--\r\n", part("first", "ok"), part("second", "too long"));
+    assert_eq!(small.send("POST", "/wiki/A/files", std::slice::from_ref(&multipart), &form).await.status, 413);
+    assert_eq!(small.get("/wiki/A/files/first", &[]).await.status, 404, "none is stored if one is too large");
+    let many: String = (0..9).map(|number| part(&number.to_string(), "1234")).collect();
+    let refused = small.send("POST", "/wiki/A/files", &[multipart], &format!("{many}--x--\r\n")).await;
+    assert!(refused.status == 413 && refused.text.contains("several forms"), "{}", refused.text);
+    let refused = small.send("POST", "/wiki/A/files", &[(CONTENT_TYPE, "text/plain")], "x").await;
+    assert_eq!((refused.status.as_u16(), refused.header(CONTENT_TYPE)), (400, "application/problem+json"));
+}
+
+#[tokio::test]
+async fn files_are_listed_in_parts() {
+    let site = Site::new(Settings::default()).await;
+    site.write("A", "x").await;
+    let write = |number: usize| breme_wiki_database::page::Write {
+        name: Name::parse("A").unwrap(),
+        condition: breme_wiki_database::page::Condition::Any,
+        action: breme_wiki_database::page::WriteAction::Attach {
+            file: Name::parse(&format!("{number:04}")).unwrap(),
+            condition: breme_wiki_database::page::FileCondition::Any,
+            media_type: "text/plain".to_owned(),
+            bytes: Bytes::new(),
+        },
+        author: None,
+        comment: String::new(),
+        time: 1,
+    };
+    site.database.import(Box::new((0..1001).map(write))).await.unwrap();
+    let list = site.get("/wiki/A/files", &[HTML]).await;
+    assert!(list.text.contains("/wiki/A/files?after=0999\"") && !list.text.contains("/files/1000"));
+    let rest = site.get("/wiki/A/files?after=0999", &[HTML]).await;
+    assert!(rest.text.contains("/files/1000") && !rest.text.contains("?after="), "{}", rest.text);
+    assert_eq!(site.get("/wiki/A/files?after=0998", &[JSON]).await.json().as_array().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn fields_are_readable_again() {
+    let site = Site::new(Settings::default()).await;
+    let json = (CONTENT_TYPE, "application/json");
+    for depth in (60..70).chain(120..=130) {
+        let nested = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        let line = format!("a: {nested}");
+        for (way, path) in ["form", "markdown", "json"].map(|way| (way, format!("/wiki/{way}_{depth}"))) {
+            let written = match way {
+                "form" => site.form(&path, &[], &[("text", "x"), ("fields", &line)]).await,
+                "markdown" => site.send("PUT", &path, &[], &format!("---\n{line}\n---\nx")).await,
+                _ => {
+                    let body = format!("{{\"text\": \"x\", \"fields\": {{\"a\": {nested}}}}}");
+                    site.send("PUT", &path, std::slice::from_ref(&json), &body).await
+                }
+            };
+            assert!(written.status == 201 || written.status.is_client_error(), "{path}: {}", written.status);
+            assert!(depth > 64 || written.status == 201, "{path}: {}", written.text);
+            let expected = if written.status == 201 { 200 } else { 404 };
+            assert_eq!(site.get(&path, &[]).await.status, expected, "{path}");
+            assert_eq!(site.get(&format!("{path}.json"), &[]).await.status, expected, "{path}");
+        }
+    }
+    let many: serde_json::Map<String, Value> = (0..201).map(|number| (number.to_string(), json!(number))).collect();
+    for fields in [json!(many), json!({"": 1}), json!({"$redirect": "B"})] {
+        let body = json!({"text": "x", "fields": fields}).to_string();
+        let refused = site.send("PUT", "/wiki/A", std::slice::from_ref(&json), &body).await;
+        assert!(refused.status == 400 && refused.text.contains("The fields are not valid"), "{}", refused.text);
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_was_renamed_meanwhile_is_not_overwritten() {
+    let site = Site::new(Settings::default()).await;
+    site.write("A", "one").await;
+    site.form("/wiki/A/rename", &[], &[("to", "B")]).await;
+    let json = [(CONTENT_TYPE, "application/json"), (IF_MATCH, "\"r1-j\"")];
+    let conflict = site.send("PUT", "/wiki/A", &json, &json!({"text": "two"}).to_string()).await;
+    assert_eq!(conflict.status, 412);
+    let conflict = conflict.json();
+    assert_eq!((&conflict["merge"]["clean"], &conflict["merge"]["text"]), (&json!(false), &json!("two")));
+    assert_eq!(conflict["current"]["redirect"], "B");
+    assert_eq!(conflict["detail"], "The page redirects to B now; send the change to that page.");
+    let form = site.form("/wiki/A", &[HTML], &[("text", "two"), ("base", "1"), ("action", "save")]).await;
+    assert!(
+        form.status == 409 && form.text.contains("Somebody renamed this page to <a href=\"/wiki/B\""),
+        "{}",
+        form.text
+    );
+}
+
+#[tokio::test]
+async fn a_redirect_is_a_link_and_ends() {
+    let site = Site::new(Settings::default()).await;
+    let put = async |name: &str, target: &str| {
+        site.send("PUT", &format!("/wiki/{name}"), &[], &format!("---\n\"$redirect\": \"{target}\"\n---\n")).await
+    };
+    assert_eq!(put("A", "B").await.status, 201);
+    assert_eq!(site.get("/wiki/B/backlinks", &[JSON]).await.json(), json!(["A"]));
+    assert_eq!(put("A", "A").await.status, 400);
+    // It may move to the name to which it leads.
+    assert_eq!(site.form("/wiki/A/rename", &[], &[("to", "B")]).await.status, 200);
+    assert_eq!(site.get("/wiki/B", &[HTML]).await.status, 200);
+}
+
+#[tokio::test]
+async fn comments_and_authors_are_short_lines() {
+    let site = Site::new(Settings::default()).await;
+    let long = format!(" a\r\nb\u{7}{}", "x".repeat(1000));
+    let both = [("comment", long.as_str()), ("author", long.as_str())];
+    site.form("/wiki/A", &[], &[&both[..], &[("text", "x")]].concat()).await;
+    site.form("/wiki/A", &[], &[("text", "y")]).await;
+    site.form("/wiki/A/revert", &[], &[&both[..], &[("revision", "1")]].concat()).await;
+    site.form("/wiki/A/rename", &[], &[&both[..], &[("to", "B")]].concat()).await;
+    site.form("/wiki/B/delete", &[HTML], &both).await;
+    let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(both).finish();
+    site.send("DELETE", &format!("/wiki/A?{query}"), &[], "").await;
+    let changes = site.database.recent(None, 10).await.unwrap();
+    assert_eq!(changes.len(), 7);
+    for change in changes.iter().filter(|change| !(change.name.as_str() == "B" && change.revision == 2)) {
+        let author = change.author.as_deref().unwrap();
+        assert!(author.chars().count() == 80 && author.starts_with("a b xx"), "{change:?}");
+        let is_short = change.comment.chars().count() == 500 && change.comment.starts_with("a b xx");
+        assert!(is_short || change.comment == "Revert to revision 1", "{change:?}");
+    }
+}
+
+#[tokio::test]
+async fn differences_begin_at_the_preceding_revision() {
+    let site = Site::new(Settings::default()).await;
+    site.write("A", "one").await;
+    site.form("/wiki/A/rename", &[], &[("to", "B")]).await;
+    // The redirect begins at 2.
+    let first = site.get("/wiki/A/diff", &[HTML]).await;
+    assert!(first.status == 200 && first.text.contains("From nothing to"), "{}", first.text);
+    assert!(site.get("/wiki/B/diff?to=2", &[HTML]).await.text.contains("revisions/1"));
+}
+
+#[tokio::test]
+async fn work_that_cannot_begin_soon_is_refused() {
+    let site = Site::new(Settings::default()).await;
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let released = Arc::new(std::sync::Mutex::new(released));
+    let mut accepted = tokio::task::JoinSet::new();
+    let refused = loop {
+        let (wiki, released) = (Arc::clone(&site.wiki), Arc::clone(&released));
+        let mut work = Box::pin(async move { wiki.work(move || released.lock().unwrap().recv()).await });
+        match poll_once(&mut work) {
+            Some(outcome) => break outcome.unwrap_err(),
+            None => accepted.spawn(work),
+        };
+    };
+    assert_eq!(refused.status, 503);
+    assert_eq!(refused.header.unwrap().0, http::header::RETRY_AFTER);
+    assert_eq!(accepted.len(), state::WORKING_MAX + state::WAITING_MAX);
+    let long = "x".repeat(state::SHORT_BYTES + 1);
+    site.write("A", &long).await;
+    assert_eq!(site.get("/wiki/A", &[HTML]).await.status, 503);
+    drop(release);
+    accepted.join_all().await;
+    assert_eq!(site.get("/wiki/A", &[HTML]).await.status, 200);
+}
+
+/// The outcome of a future, if it has one at once.
+fn poll_once<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match std::pin::Pin::new(future).poll(&mut context) {
+        std::task::Poll::Ready(outcome) => Some(outcome),
+        std::task::Poll::Pending => None,
+    }
 }
 
 #[tokio::test]
@@ -610,6 +788,12 @@ async fn sizes_are_limited() {
     let site = Site::new(Settings { page_bytes_max: 100, ..Settings::default() }).await;
     assert_eq!(site.write("A", &"x".repeat(100)).await.status, 201);
     assert_eq!(site.write("A", &"x".repeat(101)).await.status, 413);
+    assert_eq!(site.form("/preview", &[], &[("text", &"x".repeat(100))]).await.status, 200);
+    assert_eq!(site.form("/preview", &[], &[("text", &"x".repeat(101))]).await.status, 413);
+    // Each character is escaped, and the text has the full size.
+    let large = Site::new(Settings { page_bytes_max: 100_000, ..Settings::default() }).await;
+    let escaped = format!("{{\"text\": \"{}\"}}", "\\u0007".repeat(100_000));
+    assert_eq!(large.send("PUT", "/wiki/A", &[(CONTENT_TYPE, "application/json")], &escaped).await.status, 201);
     assert_eq!(site.send("PUT", "/wiki/A", &[], &"x".repeat(100_000)).await.status, 413);
     assert_eq!(site.send("PUT", "/wiki/A", &[(CONTENT_TYPE, "application/json")], "{").await.status, 400);
     assert_eq!(site.send("PUT", "/wiki/A", &[], "\u{0}").await.status, 200);
