@@ -1,4 +1,4 @@
-//! `breme import`: converts recorded traffic to a scenario of `breme load`.
+//! `breme import`: converts recorded or described traffic to a scenario of `breme load`.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use breme_command::failure::{Failure, exit};
 use breme_command::output;
-use breme_import::{Limits, read_access_log, read_curl, read_har};
+use breme_import::{Limits, read_access_log, read_curl, read_har, read_openapi};
 use breme_load_command::{SCENARIO_COUNT_MAX, STEP_COUNT_MAX};
 use clap::ValueEnum;
 
@@ -15,15 +15,15 @@ const INPUT_BYTES_MAX: u64 = 256 << 20;
 /// What `breme load` accepts.
 const LIMITS: Limits = Limits { scenarios: SCENARIO_COUNT_MAX, steps: STEP_COUNT_MAX };
 
-/// Turn recorded traffic into a scenario for `breme load`
+/// Turn recorded traffic or an OpenAPI description into a scenario for `breme load`
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct ImportArgs {
-    /// Format of the recording
+    /// Format of the file
     #[arg(value_name = "FORMAT")]
     format: RecordingFormat,
 
-    /// File with the recording; - for standard input
+    /// File with the recording or description; - for standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
@@ -40,6 +40,9 @@ enum RecordingFormat {
     Curl,
     /// Access log in the common or combined format of nginx and Apache: a session for each visit of a client.
     AccessLog,
+    /// OpenAPI 3 description in JSON or YAML: a step for each operation, those that change something as comments.
+    #[value(name = "openapi")]
+    OpenApi,
 }
 
 const AFTER_HELP: &str = "Examples:
@@ -47,6 +50,8 @@ const AFTER_HELP: &str = "Examples:
   breme load --scenario shop.scenario.toml -c 20 -d 1m
   breme import access-log /var/log/nginx/access.log -o visits.scenario.toml
   breme load --scenario visits.scenario.toml -R 5 -d 10m http://staging:8080
+  breme import openapi openapi.yaml -o api.scenario.toml
+  breme load --scenario api.scenario.toml -c 10 -d 10s --var petId=7 http://staging:8080
 
 Cookies are omitted, since each session of a load keeps those that it receives. Values of
 headers, query parameters and body fields whose names mark them as secret (authorization,
@@ -63,6 +68,7 @@ fn import(args: &ImportArgs) -> Result<(), Failure> {
         RecordingFormat::Har => read_har(&text, LIMITS),
         RecordingFormat::Curl => read_curl(&text, LIMITS),
         RecordingFormat::AccessLog => read_access_log(&text, LIMITS),
+        RecordingFormat::OpenApi => read_openapi(&text, LIMITS),
     };
     let recording = recording.map_err(named)?;
     write(args.output.as_deref(), &recording.scenario())?;

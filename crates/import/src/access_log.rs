@@ -69,7 +69,7 @@ pub fn read(text: &str, limits: Limits) -> Imported {
             limits.scenarios, limits.steps
         ));
     }
-    Ok(Recording { base: None, sessions, notes })
+    Ok(Recording { sessions, notes, ..Recording::default() })
 }
 
 fn parse(line: &str) -> Option<LogLine> {
@@ -103,7 +103,7 @@ fn visits(lines: Vec<LogLine>, requests_max: usize) -> Vec<Vec<RecordedRequest>>
             method: line.method,
             target: line.target,
             // 304 depends on the client's cache, which a load does not have.
-            status: Some(line.status).filter(|status| *status != 304),
+            status: Some(line.status).filter(|status| *status != 304).map(|status| status.to_string()),
             ..RecordedRequest::default()
         };
         let open = current
@@ -178,7 +178,7 @@ broken line
         let sessions = &recording.sessions;
         assert_eq!(sessions.iter().map(|session| session.weight).collect::<Vec<_>>(), [2, 1, 1]);
         let visit = sessions.iter().find(|session| session.requests.len() == 2).unwrap();
-        assert_eq!((visit.requests[0].pause.as_secs(), visit.requests[1].status), (4, None));
+        assert_eq!((visit.requests[0].pause.as_secs(), &visit.requests[1].status), (4, &None));
         assert_eq!(visit.requests[1].target, "/b?c={d}");
         let notes = recording.notes.join("\n");
         assert!(notes.contains("1 of 7 lines") && notes.contains("1 requests with methods"), "{notes}");

@@ -51,7 +51,7 @@ pub fn read(text: &str, limits: Limits) -> Imported {
     }
     notes.extend(keep_first(&mut requests, limits));
     let session = RecordedSession { name: String::from("curl"), weight: 1, requests };
-    Ok(Recording { base, sessions: vec![session], notes })
+    Ok(Recording { base, sessions: vec![session], notes, ..Recording::default() })
 }
 
 fn read_line(line: &str) -> Result<(String, RecordedRequest), String> {

@@ -1,10 +1,11 @@
-//! Recorded traffic as a scenario of `breme load`.
+//! Recorded or described traffic as a scenario of `breme load`.
 //!
 //! | function | reads |
 //! |---|---|
 //! | [`read_har`] | an HTTP Archive, as browsers export it: one session with the times between its requests |
 //! | [`read_curl`] | curl commands, one per line or with `\` at line ends: one session |
 //! | [`read_access_log`] | an access log in the common or combined format: a session for each visit of a client |
+//! | [`read_openapi`] | an OpenAPI description, in JSON or YAML: a step for each operation that changes nothing |
 //!
 //! A load accepts a limited number of scenarios and steps: what exceeds the [`Limits`] is left out, with a note.
 //!
@@ -14,12 +15,14 @@
 mod access_log;
 mod curl;
 mod har;
+mod openapi;
 mod recording;
 mod secrets;
 
 pub use access_log::read as read_access_log;
 pub use curl::read as read_curl;
 pub use har::read as read_har;
+pub use openapi::read as read_openapi;
 pub use recording::{Limits, Recording};
 
 type Imported = Result<Recording, String>;

@@ -22,6 +22,9 @@ const OMITTED_HEADERS: [&str; 9] = [
 ];
 /// Shorter pauses between two requests are omitted.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
+/// Stands before the steps of a scenario.
+const COMMENTED_STEPS: &str =
+    "# Steps in comments change what the server stores; remove \"# \" from those that a load may send.\n";
 
 /// How much a scenario file may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,12 +39,16 @@ pub(super) struct RecordedRequest {
     pub(super) method: String,
     /// Path and query.
     pub(super) target: String,
+    /// Whether the target is encoded already, and its braces are placeholders.
+    pub(super) is_template: bool,
     pub(super) headers: Vec<(String, String)>,
     pub(super) body: Option<String>,
-    /// Of the recorded response.
-    pub(super) status: Option<u16>,
+    /// Of the recorded response; as in a check, such as `200` or `200,302`.
+    pub(super) status: Option<String>,
     /// From its response to the next request.
     pub(super) pause: Duration,
+    /// Whether it is written as a comment, which the user may turn into a step.
+    pub(super) is_comment: bool,
 }
 
 /// The requests of one user, in order.
@@ -58,6 +65,8 @@ pub(super) struct RecordedSession {
 pub struct Recording {
     /// `http://host:port`, if the recording contains it.
     pub(super) base: Option<String>,
+    /// Names and values that the user may want to change. Values are templates.
+    pub(super) variables: Vec<(String, String)>,
     pub(super) sessions: Vec<RecordedSession>,
     /// Omissions, and advice.
     pub(super) notes: Vec<String>,
@@ -85,21 +94,40 @@ impl Recording {
             if session.weight > 1 {
                 let _ = writeln!(scenarios, "weight = {}", session.weight);
             }
+            if session.requests.iter().any(|request| request.is_comment) {
+                scenarios += COMMENTED_STEPS;
+            }
             for request in &session.requests {
-                write_step(&mut scenarios, request, &mut secrets);
+                let step = step(request, &mut secrets);
+                scenarios += "\n";
+                scenarios += &if request.is_comment { commented(&step) } else { step };
             }
         }
         let mut text = String::from("#:schema scenario.schema.json\n");
         if let Some(base) = &self.base {
             let _ = writeln!(text, "base = {}", quoted(base));
         }
-        if !secrets.names().is_empty() {
-            text += "\n# Removed from the recording; set them with --var NAME=VALUE.\n[variables]\n";
-            for name in secrets.names() {
-                let _ = writeln!(text, "{name} = \"\"");
-            }
+        text + &self.variables(&secrets) + &scenarios
+    }
+
+    /// The table of variables, if there are any.
+    fn variables(&self, secrets: &Secrets) -> String {
+        let removed: Vec<&String> =
+            secrets.names().iter().filter(|name| !self.variables.iter().any(|(other, _)| other == *name)).collect();
+        let mut text = String::new();
+        if !(self.variables.is_empty() && removed.is_empty()) {
+            text += "\n[variables]\n";
         }
-        text + &scenarios
+        for (name, value) in &self.variables {
+            let _ = writeln!(text, "{name} = {}", quoted(value));
+        }
+        if !removed.is_empty() {
+            text += "# Secrets are left out; set them with --var NAME=VALUE.\n";
+        }
+        for name in removed {
+            let _ = writeln!(text, "{name} = \"\"");
+        }
+        text
     }
 
     /// What was left out, and advice.
@@ -116,7 +144,7 @@ impl Recording {
 }
 
 /// Omits the requests of a single session that a file cannot hold, and says so.
-pub(super) fn keep_first(requests: &mut Vec<RecordedRequest>, limits: Limits) -> Option<String> {
+pub(super) fn keep_first<T>(requests: &mut Vec<T>, limits: Limits) -> Option<String> {
     let (count, steps) = (requests.len(), limits.steps);
     requests.truncate(steps);
     (count > steps).then(|| {
@@ -127,9 +155,13 @@ pub(super) fn keep_first(requests: &mut Vec<RecordedRequest>, limits: Limits) ->
     })
 }
 
-fn write_step(text: &mut String, request: &RecordedRequest, secrets: &mut Secrets) {
-    let target = secrets.remove_from_target(&escaped(&percent_encoded(&request.target)));
-    let _ = write!(text, "\n[[scenario.step]]\nrequest = {}\n", quoted(&format!("{} {target}", request.method)));
+fn step(request: &RecordedRequest, secrets: &mut Secrets) -> String {
+    let target = if request.is_template {
+        request.target.clone()
+    } else {
+        secrets.remove_from_target(&escaped(&percent_encoded(&request.target)))
+    };
+    let mut text = format!("[[scenario.step]]\nrequest = {}\n", quoted(&format!("{} {target}", request.method)));
     let headers: Vec<String> = headers(request)
         .map(|(name, value)| {
             let value = secrets.remove_from_header(name, &escaped_names(value));
@@ -143,12 +175,19 @@ fn write_step(text: &mut String, request: &RecordedRequest, secrets: &mut Secret
         let body = secrets.remove_from_body(&escaped_names(body), request.content_type());
         let _ = writeln!(text, "body = {}", quoted(&body));
     }
-    if let Some(status) = request.status {
+    if let Some(status) = &request.status {
+        // A number needs no quotes.
+        let status = if status.parse::<u16>().is_ok() { status.clone() } else { quoted(status) };
         let _ = writeln!(text, "check = {{ status = {status} }}");
     }
     if request.pause >= PAUSE_MIN {
         let _ = writeln!(text, "think = \"{}ms,constant\"", request.pause.as_millis());
     }
+    text
+}
+
+fn commented(step: &str) -> String {
+    step.lines().map(|line| format!("# {line}\n")).collect()
 }
 
 /// Each name once: a scenario has a table of them. Of several lines the last one counts.
@@ -233,6 +272,32 @@ mod tests {
         let notes: Vec<String> = recording.notes().collect();
         assert_eq!(notes.len(), 2);
         assert!(notes[1].starts_with("2 bodies are neither JSON nor a form"), "{notes:?}");
+    }
+
+    #[test]
+    fn steps_may_be_comments_and_have_placeholders() {
+        let request = |is_comment| RecordedRequest {
+            method: String::from("GET"),
+            target: String::from("/{id}?token={token}"),
+            is_template: true,
+            body: Some(String::from("password=a\nb")),
+            status: Some(String::from("200,204")),
+            is_comment,
+            ..RecordedRequest::default()
+        };
+        let session =
+            RecordedSession { name: String::from("s"), weight: 1, requests: vec![request(false), request(true)] };
+        let variables = vec![(String::from("id"), String::from("1")), (String::from("token"), String::new())];
+        let text = Recording { variables, sessions: vec![session], ..Recording::default() }.scenario();
+        assert!(text.contains("[variables]\nid = \"1\"\ntoken = \"\"\n# Secrets are left out"), "{text}");
+        assert!(text.contains("# [[scenario.step]]\n# request = \"GET /{id}?token={token}\"\n# body"), "{text}");
+        let uncommented =
+            text.replace("# ", "").replace("Steps in", "# Steps in").replace("Secrets are", "# Secrets are");
+        let steps =
+            |text: &str| text.parse::<toml::Table>().unwrap()["scenario"][0]["step"].as_array().unwrap().clone();
+        assert_eq!(steps(&text).len(), 1);
+        assert_eq!(steps(&uncommented), [steps(&text), steps(&text)].concat());
+        assert_eq!(steps(&text)[0]["check"]["status"].as_str(), Some("200,204"));
     }
 
     #[test]

@@ -77,6 +77,56 @@ fn targets_and_empty_headers_are_sent_as_by_the_client() {
     assert!(scenario.contains("DELETE /a") && scenario.contains(r#"{"t":"wow!", "pin":{pin}}"#), "{scenario}");
 }
 
+const PETS: &str = r#"
+openapi: 3.1.0
+servers: [{url: "http://ORIGIN/v1"}]
+paths:
+  /pets:
+    get:
+      parameters:
+        - {name: tags, in: query, required: true, schema: {type: array, items: {enum: [a b]}}}
+        - {name: limit, in: query, schema: {type: integer}}
+        - {name: X-Trace, in: header, required: true, schema: {type: string}}
+      responses: {"200": {content: {application/json: {}}}}
+    post: {responses: {"201": {}}}
+  /pets/{petId}:
+    parameters: [{name: petId, in: path, required: true, example: ä/7}]
+    get: {responses: {"2XX": {}}}
+    head: {responses: {default: {}}}
+    delete: {responses: {"204": {}}}
+"#;
+
+#[test]
+fn the_safe_operations_of_a_description_are_sent() {
+    let (targets, scenario) = repeated("openapi", PETS, &[]);
+    assert_eq!(targets, ["/v1/pets?tags=a%20b", "/v1/pets/%C3%A4%2F7", "/v1/pets/%C3%A4%2F7"]);
+    let (targets, _) = repeated("openapi", PETS, &["--var", "petId=a b"]);
+    assert_eq!(targets[1], "/v1/pets/a%20b");
+    assert!(scenario.contains("# request = \"DELETE /v1/pets/{petId}\""), "{scenario}");
+}
+
+#[test]
+fn steps_in_comments_can_be_sent() {
+    let (_, scenario) = repeated("openapi", PETS, &[]);
+    let scenario = scenario.replace("# [[", "[[").replace("# request", "request").replace("# check", "check");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("scenario.toml");
+    fs::write(&path, scenario).unwrap();
+    let recorder = Recorder::start();
+    let url = format!("http://{}", recorder.address);
+    load(&["--scenario", path.to_str().unwrap(), "-n", "1", "-c", "1", &url]);
+    let pet = "/v1/pets/%C3%A4%2F7";
+    assert_eq!(recorder.take().targets, ["/v1/pets?tags=a%20b", "/v1/pets", pet, pet, pet]);
+}
+
+#[test]
+fn the_description_of_the_wiki_is_imported() {
+    let text = include_str!("../../../wiki/assets/openapi.json");
+    let (targets, scenario) = repeated("openapi", text, &["--var", "name=Home"]);
+    assert_eq!(targets[0], "/");
+    assert!(scenario.contains("name = \"x\"") && scenario.contains("# request = \"PUT /wiki/{name}\""), "{scenario}");
+}
+
 #[test]
 fn a_wrong_file_is_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,0 +1,124 @@
+//! Path parameters and keys as variables of the scenario, so that a value is changed in one place.
+
+use indexmap::IndexMap;
+
+use super::parameter::Value;
+use super::url::literal;
+
+/// Half of what a load accepts; the rest is for secrets, and for the user.
+const VARIABLE_COUNT_MAX: usize = 50;
+/// Placeholders with another meaning.
+const RESERVED: [&str; 6] = ["page_version", "random", "seq", "session", "uniform", "zipf"];
+
+#[derive(Debug, Default)]
+pub(super) struct Variables {
+    /// The values are encoded.
+    values: IndexMap<String, String>,
+    /// The names of those whose value is not documented.
+    invented: Vec<String>,
+}
+
+impl Variables {
+    /// The path with placeholders of variables, encoded. A parameter that is not documented has a value too.
+    pub(super) fn path<'v>(&mut self, path: &str, value: impl Fn(&str) -> Option<&'v Value>) -> String {
+        let (mut text, mut rest) = (String::new(), path);
+        while let Some((before, after)) = rest.split_once('{')
+            && let Some((name, behind)) = after.split_once('}')
+        {
+            let placeholder = match value(name) {
+                Some(value) => self.placeholder(name, value),
+                None => self.placeholder(name, &Value::unknown()),
+            };
+            text += &literal(before);
+            text += &placeholder;
+            rest = behind;
+        }
+        text + &literal(rest)
+    }
+
+    fn placeholder(&mut self, name: &str, value: &Value) -> String {
+        let encoded = value.in_path(name);
+        let count = self.values.len();
+        let placeholder = self.define(&cleaned(name), encoded);
+        if self.values.len() > count && value.is_invented {
+            self.invented.extend(self.values.last().map(|(name, _)| name.clone()));
+        }
+        placeholder
+    }
+
+    /// The placeholder of a variable whose value only the user knows, in braces.
+    pub(super) fn secret(&mut self, name: &str) -> String {
+        self.define(name, String::new())
+    }
+
+    /// The placeholder of a variable with this value. Another value of the same name has a number; what exceeds the
+    /// limit has none, and is written itself.
+    fn define(&mut self, name: &str, value: String) -> String {
+        let numbered = (2..).map(|number| format!("{name}_{number}"));
+        for name in std::iter::once(name.to_owned()).chain(numbered) {
+            match self.values.get(&name) {
+                Some(other) if *other != value => {}
+                None if self.values.len() == VARIABLE_COUNT_MAX => break,
+                _ => {
+                    let placeholder = format!("{{{name}}}");
+                    self.values.entry(name).or_insert(value);
+                    return placeholder;
+                }
+            }
+        }
+        value
+    }
+
+    pub(super) fn note(&self) -> Option<String> {
+        let names = self.invented.join(", ");
+        (!names.is_empty()).then(|| {
+            format!(
+                "these variables have no documented value; set existing ones under [variables] in the scenario, or \
+                 with --var NAME=VALUE: {names}"
+            )
+        })
+    }
+
+    pub(super) fn into_list(self) -> Vec<(String, String)> {
+        self.values.into_iter().collect()
+    }
+}
+
+/// The name of a variable.
+fn cleaned(name: &str) -> String {
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
+    let name: String = name.chars().map(|letter| if is_part(letter) { letter } else { '_' }).collect();
+    let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
+    if is_name && !RESERVED.contains(&name.as_str()) { name } else { format!("v_{name}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_become_placeholders() {
+        let mut variables = Variables::default();
+        let value = |_: &str| None;
+        assert_eq!(variables.path("/ä/{a b}/{seq}:{1}", value), "/%C3%A4/{a_b}/{v_seq}:{v_1}");
+        assert_eq!(variables.path("/{a b}.json/{", value), "/{a_b}.json/%7B");
+        assert_eq!(variables.path("/a}/{}", value), "/a%7D/{v_}");
+        let names: Vec<String> = variables.into_list().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["a_b", "v_seq", "v_1", "v_"]);
+    }
+
+    #[test]
+    fn other_values_of_a_name_have_a_number() {
+        let mut variables = Variables::default();
+        let mut define = |value: &str| variables.define("id", value.to_owned());
+        assert_eq!([define("1"), define("2"), define("1"), define("2")], ["{id}", "{id_2}", "{id}", "{id_2}"]);
+    }
+
+    #[test]
+    fn variables_beyond_the_limit_are_written_themselves() {
+        let mut variables = Variables::default();
+        let paths: Vec<String> = (0..60).map(|name| variables.path(&format!("/{{n{name}}}"), |_| None)).collect();
+        assert_eq!((paths[49].as_str(), paths[50].as_str()), ("/{n49}", "/x"));
+        assert_eq!(variables.note().unwrap().matches(", n").count(), 49);
+    }
+}
