@@ -7,18 +7,21 @@
 //! intended word; [`parse_duration`], [`parse_count`] and [`parse_bytes`] parse numbers with units, [`parse_cpu_list`]
 //! lists of CPUs, and [`ThinkTime`] is the pause of a user between two requests. [`HttpUrl`] is a URL in its parts, and
 //! [`loopback_addresses`] knows the names of this machine. [`PerShard`] holds counters with one writer each,
-//! [`counters!`] defines them from a table. [`CsvField`] is a field of a CSV file.
-//! [`error_line!`] and [`output_line!`] print without a panic.
+//! [`counters!`] defines them from a table. [`CsvField`] is a field of a CSV file. [`one_line`] and
+//! [`markdown_prose`] make foreign text harmless for a terminal and for Markdown. [`error_line!`]
+//! and [`output_line!`] print without a panic.
 //!
 //! The functions of this crate perform no I/O, read no clock and start no threads.
 
 mod counts;
 mod cpu_list;
 mod csv;
+mod foreign_text;
 mod instant;
 mod loopback;
 mod metrics;
 mod print;
+mod prose;
 mod quantity;
 mod random;
 mod text_position;
@@ -29,12 +32,14 @@ mod url;
 pub use counts::{Count, PerShard, SharedCounts};
 pub use cpu_list::parse_cpu_list;
 pub use csv::CsvField;
+pub use foreign_text::{many_lines, one_line};
 pub use instant::{Instant, UnixMillis, UnixSeconds, WallClock, nanos};
 pub use loopback::loopback_addresses;
 pub use metrics::{LabelledValue, Metric, MetricKind, TIME_BOUNDS_NS};
+pub use prose::{ProsePart, markdown_prose, markdown_text, prose_parts};
 pub use quantity::{
-    QuantityError, group_digits, grouped, long_duration, parse_bytes, parse_count, parse_duration, plural,
-    split_suffix, three_digits,
+    QuantityError, decimal_shifted, group_digits, grouped, long_duration, parse_bytes, parse_count, parse_duration,
+    plural, split_suffix, three_digits,
 };
 pub use random::Random;
 pub use text_position::{SourceText, TextPosition, nearest, suggest_or_list};

@@ -39,20 +39,24 @@ pub fn parse_duration(text: &str) -> Result<Duration, QuantityError> {
 pub fn parse_count(text: &str) -> Result<u64, QuantityError> {
     let fault = || QuantityError::Count(text.to_owned());
     let (number, unit) = split_suffix(text);
-    let factor = match unit {
+    let power = match unit {
         "" => return number.parse().map_err(|_| fault()),
-        "k" | "K" => 1e3,
-        "M" | "m" => 1e6,
-        "G" | "g" => 1e9,
+        "k" | "K" => 3,
+        "M" | "m" => 6,
+        "G" | "g" => 9,
         _ => return Err(fault()),
     };
-    let value: f64 = number.parse().map_err(|_| fault())?;
-    let product = value * factor;
-    if product.is_finite() && product >= 0.0 && product.fract() == 0.0 && product < 1e18 {
-        Ok(product as u64)
-    } else {
-        Err(fault())
-    }
+    let count = decimal_shifted(number, power).filter(|count| *count >= 0.0 && count.fract() == 0.0 && *count < 1e18);
+    count.map(|count| count as u64).ok_or_else(fault)
+}
+
+/// A decimal number times a power of ten, rounded once: 4.1 × 10⁶ is 4100000. None if it is no number, or too large.
+#[must_use]
+pub fn decimal_shifted(number: &str, power: i32) -> Option<f64> {
+    let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
+    let exponent: i32 = exponent.parse().ok()?;
+    let value: f64 = format!("{mantissa}e{}", exponent.checked_add(power)?).parse().ok()?;
+    value.is_finite().then_some(value)
 }
 
 /// Parses a number of bytes: `4096`, `64KiB`, `256MiB`, `1.5GiB`; also `64kB`, `10M` by thousands.
@@ -146,6 +150,15 @@ mod tests {
         for (text, expected) in [("0", 0), ("500", 500), ("10k", 10_000), ("1.5M", 1_500_000), ("2G", 2_000_000_000)] {
             assert_eq!(parse_count(text), Ok(expected), "{text}");
         }
+        for (suffix, power) in [("k", 3), ("M", 6), ("G", 9)] {
+            for (places, steps) in [(1, 1_000), (2, 10_000), (3, 100_000)] {
+                for digits in 0..steps {
+                    let (whole, part) = (digits / 10_u64.pow(places), digits % 10_u64.pow(places));
+                    let text = format!("{whole}.{part:0width$}{suffix}", width = places as usize);
+                    assert_eq!(parse_count(&text), Ok(digits * 10_u64.pow(power - places)), "{text}");
+                }
+            }
+        }
         for bad in ["", "k", "-5", "1.5", "1.2345k", "10x", "18446744073709551616", "999999999999G"] {
             assert!(parse_count(bad).is_err(), "{bad:?}");
         }
@@ -154,7 +167,14 @@ mod tests {
     #[test]
     fn parses_bytes() {
         let cases = [("0", 0), ("4096", 4_096), ("256MiB", 256 << 20), ("1.5kib", 1_536), ("1GiB", 1 << 30)];
-        let by_thousands = [("64kB", 64_000), ("10k", 10_000), ("5MB", 5_000_000), ("7B", 7)];
+        let by_thousands = [
+            ("64kB", 64_000),
+            ("2.01kB", 2_010),
+            ("8.2G", 8_200_000_000),
+            ("10k", 10_000),
+            ("5MB", 5_000_000),
+            ("7B", 7),
+        ];
         for (text, expected) in cases.into_iter().chain(by_thousands) {
             assert_eq!(parse_bytes(text), Ok(expected), "{text}");
         }

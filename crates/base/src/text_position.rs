@@ -30,14 +30,20 @@ impl<'a> SourceText<'a> {
         TextPosition { line, column }
     }
 
-    /// The position of a column (from 1) of `value`, which is quoted at `span`. If it contains escapes or several
-    /// lines, the position of the whole value.
+    /// The position of the character `column` (from 1) of `value`, which is quoted at `span`. If it contains escapes,
+    /// the position of the whole value.
     #[must_use]
     pub fn position_within(self, span: &Range<usize>, value: &str, column: usize) -> TextPosition {
         let written = self.0.get(span.clone()).unwrap_or_default();
-        let is_plain = written.len() == value.len() + 2 && written.get(1..=value.len()) == Some(value);
-        let place = self.position(span.start);
-        if is_plain { TextPosition { column: place.column + column, ..place } } else { place }
+        // The quotes of TOML; a line break right after the opening ones does not count.
+        let openings = ["\"\"\"\r\n", "'''\r\n", "\"\"\"\n", "'''\n", "\"\"\"", "'''", "\"", "'"];
+        let inside = openings.into_iter().find_map(|opening| {
+            let inside = written.strip_prefix(opening)?.strip_suffix(opening.trim_end())?;
+            (inside == value).then_some(span.start + opening.len())
+        });
+        let Some(start) = inside else { return self.position(span.start) };
+        let offset = value.char_indices().nth(column.saturating_sub(1)).map_or(value.len(), |(offset, _)| offset);
+        self.position(start + offset)
     }
 
     /// A line, numbered from 1, without its end.
@@ -95,6 +101,14 @@ mod tests {
         assert_eq!(place(source.position(value)), (2, 6));
         assert_eq!(place(source.position_within(&span, "x{y}", 2)), (2, 8));
         assert_eq!(place(source.position_within(&span, "x{z}", 2)), (2, 6), "written in another way");
+        for (opening, closing) in [("\"\"\"", "\"\"\""), ("'''\n", "'''"), ("\"\"\"\r\n", "\"\"\"")] {
+            let (value, line) = ("é = 1\nä + {y}", 2 + usize::from(opening.ends_with('\n')));
+            let text = format!("\na = {opening}{value}{closing}\n");
+            let span = 5..text.len() - 1;
+            assert_eq!(place(SourceText(&text).position_within(&span, value, 11)), (line + 1, 5), "{text:?}");
+            let first = if opening.ends_with('\n') { 1 } else { 8 };
+            assert_eq!(place(SourceText(&text).position_within(&span, value, 1)), (line, first), "{text:?}");
+        }
         assert_eq!(place(source.position(999)), (3, 1));
         assert_eq!([source.line(2), source.line(0), source.line(9)], ["äö = \"x{y}\"", "a", ""]);
     }

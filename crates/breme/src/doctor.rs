@@ -66,7 +66,7 @@ fn text(findings: &[MachineFinding]) -> String {
 fn findings(facts: &Facts) -> Vec<MachineFinding> {
     let all = [
         Some(processors(facts)),
-        Some(background(facts)),
+        facts.background.map(background),
         facts.steal.map(steal),
         facts.virtualization.as_deref().map(virtual_machine),
         facts.governor.as_deref().map(governor),
@@ -110,11 +110,11 @@ fn processors(facts: &Facts) -> MachineFinding {
     )
 }
 
-fn background(facts: &Facts) -> MachineFinding {
+fn background(share: f64) -> MachineFinding {
     finding(
         "background load",
-        format!("{:.1} % of the processors, over {} ms", facts.background * 100.0, OBSERVED.as_millis()),
-        facts.background <= BACKGROUND_MAX,
+        format!("{:.1} % of the processors, over {} ms", share * 100.0, OBSERVED.as_millis()),
+        share <= BACKGROUND_MAX,
         "other programs take CPU time in some trials and not in others; intervals become wider",
         "stop other programs; `top` shows them",
     )
@@ -280,7 +280,7 @@ mod tests {
         Facts {
             processors: 8,
             isolated: String::from("2-3"),
-            background: 0.0,
+            background: Some(0.0),
             steal: Some(0.0),
             virtualization: None,
             governor: Some(String::from("performance")),
@@ -318,7 +318,7 @@ mod tests {
             shortcomings(&facts)
         };
         assert_eq!(worse(|facts| facts.processors = 2), ["processors"]);
-        assert_eq!(worse(|facts| facts.background = 0.2), ["background load"]);
+        assert_eq!(worse(|facts| facts.background = Some(0.2)), ["background load"]);
         assert_eq!(worse(|facts| facts.steal = Some(0.05)), ["steal"]);
         assert_eq!(worse(|facts| facts.governor = Some(String::from("powersave"))), ["frequency governor"]);
         assert_eq!(worse(|facts| facts.ports = Some((32_768, 40_000))), ["local ports"]);
@@ -329,7 +329,8 @@ mod tests {
 
     #[test]
     fn unknown_facts_are_left_out() {
-        let facts = Facts { governor: None, has_turbo: None, ..fit() };
-        assert!(findings(&facts).iter().all(|finding| !["frequency governor", "turbo"].contains(&finding.name)));
+        let facts = Facts { background: None, governor: None, has_turbo: None, ..fit() };
+        let unknown = ["background load", "frequency governor", "turbo"];
+        assert!(findings(&facts).iter().all(|finding| !unknown.contains(&finding.name)));
     }
 }

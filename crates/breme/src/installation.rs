@@ -86,10 +86,21 @@ impl Schema {
     }
 }
 
-pub fn completions(args: &CompletionsArgs, mut program: Command) -> ExitCode {
+pub fn completions(args: &CompletionsArgs, program: &Command) -> ExitCode {
+    print("completions", &script(args.shell, program))
+}
+
+/// The completions of the commands that users call: the generators offer hidden ones, too.
+fn script(shell: Shell, program: &Command) -> Vec<u8> {
+    let subcommands = program.get_subcommands().filter(|command| !command.is_hide_set());
+    let mut visible = Command::new("breme")
+        .version(env!("CARGO_PKG_VERSION"))
+        .propagate_version(true)
+        .args(program.get_arguments())
+        .subcommands(subcommands.cloned());
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut program, "breme", &mut script);
-    print("completions", &script)
+    clap_complete::generate(shell, &mut visible, "breme", &mut script);
+    script
 }
 
 pub fn man(args: &ManArgs, program: Command) -> ExitCode {
@@ -124,13 +135,27 @@ mod tests {
         use clap::CommandFactory;
         let folder = tempfile::tempdir().unwrap();
         clap_mangen::generate_to(crate::Cli::command(), folder.path()).unwrap();
-        let mut script = Vec::new();
-        clap_complete::generate(Shell::Bash, &mut crate::Cli::command(), "breme", &mut script);
-        let script = String::from_utf8(script).unwrap();
+        let script = String::from_utf8(script(Shell::Bash, &crate::Cli::command())).unwrap();
         for command in crate::Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
             let name = command.get_name();
             assert!(folder.path().join(format!("breme-{name}.1")).exists(), "{name}");
             assert!(script.contains(&format!("breme,{name})")), "{name}");
+        }
+    }
+
+    #[test]
+    fn no_completions_offer_a_hidden_command() {
+        use clap::CommandFactory;
+        let program = crate::Cli::command();
+        for hidden in program.get_subcommands().filter(|command| command.is_hide_set()) {
+            let (name, about) = (hidden.get_name(), hidden.get_about().unwrap().to_string());
+            let whole = |shell: &Shell| String::from_utf8(script(*shell, &program)).unwrap();
+            assert!(!whole(&Shell::Bash).contains(&format!("breme,{name})")));
+            for shell in Shell::value_variants() {
+                assert!(whole(shell).contains("completions") && whole(shell).contains("version"), "{shell}");
+                // Bash and its like show no descriptions.
+                assert!(!whole(shell).contains(&about), "{shell}");
+            }
         }
     }
 }

@@ -31,20 +31,38 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use roles::RoleCommand;
 
-const EXAMPLES: &str = "Examples:
+/// The examples of the commands that a build may lack.
+#[cfg(feature = "applications")]
+macro_rules! examples_of_applications {
+    () => {
+        "  breme wiki                                       # wiki in ./wiki.db, on port 8083
+  breme session                                    # session application in ./sessions, on port 8084
+"
+    };
+}
+#[cfg(not(feature = "applications"))]
+macro_rules! examples_of_applications {
+    () => {
+        ""
+    };
+}
+
+const EXAMPLES: &str = concat!(
+    "Examples:
   breme site ./public                              # serve a folder on http://127.0.0.1:8080
   breme load -c 50 -d 10s http://127.0.0.1:8080/   # load-test it
   breme proxy --upstream http://127.0.0.1:8080     # proxy in front of it, on port 8081
   breme link --to 127.0.0.1:8080 --delay 20ms      # network path with a delay to it, on port 8082
-  breme wiki                                       # wiki in ./wiki.db, on port 8083
-  breme session                                    # session application in ./sessions, on port 8084
-  breme versus http://a:8080/ http://b:8080/       # compare two servers
+",
+    examples_of_applications!(),
+    "  breme versus http://a:8080/ http://b:8080/       # compare two servers
   breme init                                       # write an experiment to start from
   breme run experiment.toml                        # compare servers in a repeatable experiment
   breme watch watch.toml                           # measure servers periodically, for days or weeks
 
 `breme help COMMAND` shows the flags of a command.
-Documentation: README.md and docs/ in the source repository.";
+Documentation: README.md and docs/ in the source repository."
+);
 
 /// A wind tunnel for web servers: serve, proxy, load-test, and compare.
 #[derive(Debug, Parser)]
@@ -85,7 +103,7 @@ enum Command {
     /// Check whether this machine is fit to measure on.
     #[cfg(target_os = "linux")]
     Doctor(doctor::DoctorArgs),
-    /// Turn recorded traffic into a scenario for `breme load`.
+    /// Turn recorded traffic or an OpenAPI description into a scenario for `breme load`.
     Import(import::ImportArgs),
     /// Print completions for a shell.
     Completions(installation::CompletionsArgs),
@@ -122,7 +140,7 @@ fn main() -> ExitCode {
         #[cfg(target_os = "linux")]
         Command::Doctor(args) => doctor::run(&args),
         Command::Import(args) => import::run(&args),
-        Command::Completions(args) => installation::completions(&args, Cli::command()),
+        Command::Completions(args) => installation::completions(&args, &Cli::command()),
         Command::Man(args) => installation::man(&args, Cli::command()),
         Command::Schema(args) => installation::schema(&args),
         #[cfg(target_os = "linux")]
@@ -133,6 +151,16 @@ fn main() -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::{Cli, CommandFactory};
+
+    /// Also in a build without some of them.
+    #[test]
+    fn the_examples_call_commands_of_this_build() {
+        let program = Cli::command();
+        for line in super::EXAMPLES.lines().filter_map(|line| line.strip_prefix("  breme ")) {
+            let name = line.split_whitespace().next().unwrap();
+            assert!(program.find_subcommand(name).is_some(), "{name}");
+        }
+    }
 
     /// clap wraps help at 100 columns, which would break an example or a table.
     #[test]

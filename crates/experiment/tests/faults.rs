@@ -141,7 +141,7 @@ fn mistakes_are_reported_with_their_place_and_the_remedy() {
         ),
         (
             "\"left\"",
-            "line 1, column 9: a fault is a table, such as { kill = \"SUBJECT\", at = \"5s\" }, a list of them, or {} for none; not the text \"left\"",
+            "line 1, column 9: a fault is a table, such as { kill = \"SUBJECT\", at = \"5s\" }, a list of them, or {} for none; not the string \"left\"",
         ),
         ("{ kil = \"left\", at = \"5s\" }", "line 1, column 11: "),
     ];

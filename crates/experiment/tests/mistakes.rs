@@ -59,7 +59,7 @@ fn the_experiment_without_slips_is_good() {
 /// Text of the file, its replacement, and the first line of each message.
 const SLIPS: &[(&str, &str, &str)] = &[
     ("title = \"x\"", "titel = \"x\"", "line 1, column 1: there is no key `titel` here; did you mean `title`?"),
-    ("title = \"x\"", "title = 5", "line 1, column 9: expected a text, found the number 5"),
+    ("title = \"x\"", "title = 5", "line 1, column 9: expected a string, found the number 5"),
     ("[subject.wiki]", "[subjects.wiki]", "line 2, column 2: there is no key `subjects` here; did you mean `subject`?"),
     ("[subject.wiki]", "[subject.wiki", "line 2, column 14: this is not valid TOML: unclosed table, expected `]`"),
     (
@@ -77,7 +77,7 @@ const SLIPS: &[(&str, &str, &str)] = &[
     (
         "lab = true",
         "lab = \"yes\"",
-        "line 4, column 7: `lab` is a switch: expected true or false, found the text \"yes\"",
+        "line 4, column 7: `lab` is a switch: expected true or false, found the string \"yes\"",
     ),
     ("lab = true", "listen = \"127.0.0.1:80\"", "line 4, column 1: `listen` is set by breme; remove it"),
     (
@@ -124,7 +124,7 @@ const SLIPS: &[(&str, &str, &str)] = &[
         "from = \"pge.conf\"",
         "line 8, column 34: the file \"pge.conf\" cannot be read: there is no such file",
     ),
-    ("from = \"page.conf\"", "form = \"page.conf\"", "line 8, column 25: expected a text or { from = \"FILE\" }"),
+    ("from = \"page.conf\"", "form = \"page.conf\"", "line 8, column 25: expected a string or { from = \"FILE\" }"),
     (
         "\"edge.conf\" =",
         "\"../edge.conf\" =",
@@ -216,7 +216,7 @@ const SLIPS: &[(&str, &str, &str)] = &[
     (
         "connections = \"$crowd\"",
         "connections = -1",
-        "line 17, column 15: expected a whole number, or a text such as \"10k\", found the number -1",
+        "line 17, column 15: expected a whole number, or a string such as \"10k\", found the number -1",
     ),
     (
         "connections = \"$crowd\"",
@@ -241,7 +241,7 @@ const SLIPS: &[(&str, &str, &str)] = &[
     (
         "connections = \"$crowd\"",
         "connections = \"$crowd\"\nrate = 0",
-        "line 18, column 8: expected a number per second, or a text such as \"20k\", found the number 0",
+        "line 18, column 8: expected a number per second, or a string such as \"20k\", found the number 0",
     ),
     (
         "connections = \"$crowd\"",
@@ -322,7 +322,7 @@ const SLIPS: &[(&str, &str, &str)] = &[
     (
         "page = { uniform = 1000 }",
         "page = { uniform = \"many\" }",
-        "line 18, column 54: expected a whole number, found the text \"many\"",
+        "line 18, column 54: expected a whole number, found the string \"many\"",
     ),
     (
         "page = { uniform = 1000 }",
@@ -447,6 +447,11 @@ const SLIPS: &[(&str, &str, &str)] = &[
         "duration = \"10s\"",
         "duration = \"ten seconds\"",
         "line 31, column 12: \"ten seconds\" is not a duration; write 500ms, 10s, 3m, 1h, or a number of seconds",
+    ),
+    (
+        "duration = \"10s\"",
+        "duration = \"1 0s\"",
+        "line 31, column 12: \"1 0s\" is not a duration; write 500ms, 10s, 3m, 1h, or a number of seconds",
     ),
     (
         "duration = \"10s\"",
@@ -664,6 +669,18 @@ fn mistakes_of_the_whole_file_are_reported() {
         (
             format!("{subject}{workload}[search]\nfactor = \"n\"\nuntil = \"p99(u) > 1 s [n=1]\"\n"),
             "line 5, column 10: there is no factor `n`; the file has none",
+        ),
+        (
+            format!(
+                "{subject}{workload}connections = \"$n\"\n[factor]\nn = {{ from = 1, to = 5 }}\n[search]\nfactor = \"n\"\nuntil = \"p99(u) > 1 s\"\nprecision = 0\n"
+            ),
+            "line 10, column 13: a search with a precision of 0 never ends; write for example \"5 %\"",
+        ),
+        (
+            format!(
+                "{subject}{workload}headers = {{ x = \"$n\" }}\n[factor]\nn = {{ from = -1, to = 5 }}\n[search]\nfactor = \"n\"\nuntil = \"p99(u) > 1 s\"\n"
+            ),
+            "line 8, column 10: a search needs levels from 0 on; factor `n` begins at -1",
         ),
         (
             format!("{subject}{workload}[[model]]\nkind = \"growht\"\n"),

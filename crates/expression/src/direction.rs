@@ -1,6 +1,6 @@
 //! The direction in which a measure improves.
 
-use crate::{ArithmeticOperation, Expression, Quantity};
+use crate::{ArithmeticOperation, Claim, Expression, Quantity};
 
 /// Whether less is better, if the quantity alone determines that.
 #[must_use]
@@ -61,6 +61,14 @@ pub const fn is_of_exceptions(quantity: &Quantity) -> bool {
             | Quantity::Pairs(_)
             | Quantity::InconsistentRatio
     )
+}
+
+impl Claim {
+    /// Whether any of its measures is of exceptions.
+    #[must_use]
+    pub fn is_of_exceptions(&self) -> bool {
+        self.measures().iter().any(|(measure, _)| is_of_exceptions(&measure.quantity))
+    }
 }
 
 /// Whether a smaller value of an expression is better: sums and multiples inherit the direction of their parts; ratios

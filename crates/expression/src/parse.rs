@@ -17,6 +17,8 @@ use crate::vocabulary::Vocabulary;
 
 /// Limit of an expression, in bytes.
 const EXPRESSION_BYTES_MAX: usize = 4_096;
+/// Limit of the terms that named measures add to an expression: as many as it could have without them.
+const NAMED_TERMS_MAX: usize = EXPRESSION_BYTES_MAX;
 /// Limit of nested parentheses.
 const PARENTHESES_DEPTH_MAX: usize = 32;
 
@@ -82,6 +84,8 @@ struct Parser<'a> {
     vocabulary: &'a Vocabulary,
     may_have_levels: bool,
     depth: usize,
+    /// Terms of the named measures so far.
+    named_terms: usize,
 }
 
 impl<'a> Parser<'a> {
@@ -96,7 +100,7 @@ impl<'a> Parser<'a> {
         if text.trim().is_empty() {
             return Err(whole.fault("the expression is empty; write for example p99(user) < 50 ms"));
         }
-        Ok(Self { cursor: Cursor::new(text), vocabulary, may_have_levels: true, depth: 0 })
+        Ok(Self { cursor: Cursor::new(text), vocabulary, may_have_levels: true, depth: 0, named_terms: 0 })
     }
 
     fn expect_end(&mut self, explain: impl FnOnce(&mut Self) -> Option<ExpressionError>) -> Parsed<()> {
@@ -168,6 +172,7 @@ impl<'a> Parser<'a> {
         };
         let (right, right_at) = self.sum()?;
         check_alike((&left, left_at), (&right, right_at), &format!("compared ({relation})"))?;
+        check_share((&left, left_at), (&right, right_at), relation)?;
         if let Ok(Some((_, at))) = self.relation() {
             let remedy = if self.may_have_levels { "write two hypotheses" } else { "join two with `and`" };
             return Err(at.fault(format!("only two sides can be compared at a time; {remedy}")));
@@ -310,7 +315,7 @@ impl<'a> Parser<'a> {
         if let Some((value, unit)) = units::read(number, name, is_rate) {
             return Ok(Expression::Number(value, unit));
         }
-        if name.is_empty() {
+        if units::read("0", name, is_rate).is_some() {
             return Err(at.fault(format!("{number} is too large for a number")));
         }
         let known = "known are ns, us, ms, s, m, h, B, kB, MB, GB, KiB, MiB, GiB, % and /s";
@@ -328,7 +333,15 @@ impl<'a> Parser<'a> {
         let named = self.vocabulary.measures.iter().find(|(name, _)| [name.clone()] == parts[..]);
         let of = self.name_in_parentheses()?;
         let mut expression = match (named, of) {
-            (Some((_, expression)), None) => expression.clone(),
+            (Some((name, expression)), None) => {
+                self.named_terms += expression.terms();
+                if self.named_terms > NAMED_TERMS_MAX {
+                    return Err(at.fault(format!(
+                        "with `{name}` the named measures add more than {NAMED_TERMS_MAX} terms to the expression"
+                    )));
+                }
+                expression.clone()
+            }
             (Some((name, _)), Some((_, of_at))) => {
                 return Err(of_at.fault(format!(
                     "`{name}` is a measure of this experiment and includes its workload; remove the parentheses"
@@ -468,7 +481,41 @@ fn check_alike(left: (&Expression, Stretch), right: (&Expression, Stretch), how:
     Err(plain.1.fault(format!("this number has no unit, but the other side is {}{proposal}", known.describe())))
 }
 
+/// A plain number compared with a share is one from 0 to 1. `errors > 1` can never be true, and means `errors > 1 %`.
+fn check_share(left: (&Expression, Stretch), right: (&Expression, Stretch), relation: Relation) -> Parsed<()> {
+    let (share, value, at) = match (left, right) {
+        ((share, _), (Expression::Number(value, Unit::Plain), at))
+        | ((Expression::Number(value, Unit::Plain), at), (share, _)) => (share, *value, at),
+        _ => return Ok(()),
+    };
+    if share.unit() != Unit::Share {
+        return Ok(());
+    }
+    // The difference of two shares may be negative.
+    let is_single = matches!(share, Expression::Measured { .. });
+    let may_have_sign = value >= 0.0 || !is_single;
+    let is_ordered = matches!(relation, Relation::Less | Relation::Greater);
+    if may_have_sign && (value.abs() < 1.0 || value.abs() == 1.0 && !is_ordered) {
+        return Ok(());
+    }
+    let percent = units::write(value / 100.0, Unit::Share);
+    let proposal = match value.abs() {
+        size if size > 100.0 || !may_have_sign => "a share is from 0 % to 100 %".to_owned(),
+        1.0 => format!("write {percent} or {}", units::write(value, Unit::Share)),
+        _ => format!("write {percent} or {}", value / 100.0),
+    };
+    Err(at.fault(format!("this number has no unit, but the other side is a share; {proposal}")))
+}
+
 impl Expression {
+    /// The number of its numbers, measures and operations.
+    fn terms(&self) -> usize {
+        match self {
+            Self::Number(..) | Self::Measured { .. } => 1,
+            Self::Binary { left, right, .. } => 1 + left.terms() + right.terms(),
+        }
+    }
+
     /// Adds levels to all its measures; a measure keeps levels that it already names.
     fn set_levels(&mut self, levels: &[(String, String)]) {
         match self {

@@ -32,7 +32,8 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     WRITTEN.iter().map(|written| written.0)
 }
 
-/// The value of a number with a unit; `is_rate` if `/s` follows. None if there is no such unit, or it has no rate.
+/// The value of a number with a unit; `is_rate` if `/s` follows. None if there is no such unit, it has no rate, or the
+/// number is too large.
 #[must_use]
 pub fn read(number: &str, name: &str, is_rate: bool) -> Option<(f64, Unit)> {
     let plain = Written("", Unit::Plain, 0, 1.0);
@@ -44,15 +45,8 @@ pub fn read(number: &str, name: &str, is_rate: bool) -> Option<(f64, Unit)> {
         (Unit::Bytes, true) => Unit::BytesPerSecond,
         _ => return None,
     };
-    Some((shifted(number, *power)? * factor, unit))
-}
-
-/// A decimal number times a power of ten, rounded once.
-fn shifted(number: &str, power: i32) -> Option<f64> {
-    let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
-    let exponent: i32 = exponent.parse().ok()?;
-    let value: f64 = format!("{mantissa}e{}", exponent.checked_add(power)?).parse().ok()?;
-    value.is_finite().then_some(value)
+    let value = breme_base::decimal_shifted(number, *power)? * factor;
+    value.is_finite().then_some((value, unit))
 }
 
 /// Formats a number in its most readable unit; parsing the result returns the same number.
@@ -274,7 +268,11 @@ mod tests {
         for (number, name, is_rate, value, unit) in cases {
             assert_eq!(read(number, name, is_rate), Some((value, unit)), "{number} {name}");
         }
-        assert_eq!([read("1", "ms", true), read("1", "x", false), read("1e999", "", false)], [None, None, None]);
+        for (number, name, is_rate) in
+            [("1", "ms", true), ("1", "x", false), ("1e999", "", false), ("1e999", "s", false), ("1e308", "h", false)]
+        {
+            assert_eq!(read(number, name, is_rate), None, "{number} {name}");
+        }
     }
 
     #[test]

@@ -44,6 +44,9 @@ impl Vocabulary {
         let kind = if is_of_workload { "workload" } else { "subject" };
         match (of, meant) {
             (None, Some(meant)) => Ok(Measure { quantity, of: meant.clone() }),
+            (None, None) if known.is_empty() => {
+                Err(whole.fault(format!("`{quantity}` is measured on a {kind} of an experiment; there is none here")))
+            }
             (None, None) => Err(whole.fault(format!("`{quantity}` needs a {kind}: {}", examples(&quantity, known)))),
             (Some((name, _)), _) if known.contains(&name) => Ok(Measure { quantity, of: name }),
             // The subject that this workload loads.
@@ -89,14 +92,25 @@ impl Vocabulary {
                 suggest_or_list(factor.0, known)
             )));
         };
-        let is_it = |known: &&String| **known == level.0 || is_same_number(known, level.0);
-        if let Some(found) = levels.iter().find(is_it) {
+        let left_out = self.left_out.iter().filter(|(name, _)| name == factor.0).map(|(_, level)| level);
+        let known: Vec<&String> = levels.iter().chain(left_out).collect();
+        // `1.1` and `1.10` may be two versions, so a level is a number only where it is nothing else.
+        let exact = known.iter().copied().find(|known| *known == level.0);
+        let found = match exact {
+            Some(exact) => Some(exact),
+            None => {
+                let same: Vec<&String> = known.into_iter().filter(|known| is_same_number(known, level.0)).collect();
+                if let [one, other, ..] = same[..] {
+                    let problem = format!("`{}` may be level `{one}` or `{other}`; write one of them", level.0);
+                    return Err(level.1.fault(problem));
+                }
+                same.first().copied()
+            }
+        };
+        if let Some(found) = found.filter(|found| levels.contains(found)) {
             return Ok((factor.0.to_owned(), found.clone()));
         }
-        let is_left_out = self
-            .left_out
-            .iter()
-            .any(|(name, left)| name == factor.0 && (left == level.0 || is_same_number(left, level.0)));
+        let is_left_out = found.is_some();
         let hint = suggest_or_list(level.0, levels.iter().map(String::as_str));
         let error = level.1.fault(format!("factor `{}` has no level `{}`; {hint}", factor.0, level.0));
         Err(ExpressionError { is_left_out, ..error })

@@ -53,6 +53,11 @@ fn claims_are_printed_as_they_are_understood() {
         ("step.log-in.mean(user) < 1 s", "step.log-in.mean(user) < 1 s"),
         ("errors(user) < 1%", "errors(user) < 1 %"),
         ("errors(user) == 0 %", "errors(user) ≈ 0 %"),
+        ("errors(user) > 0", "errors(user) > 0"),
+        ("pass(user) > 0.99", "pass(user) > 0.99"),
+        ("pass(user) == 1", "pass(user) ≈ 1"),
+        ("errors(user) - errors(crowd) > -0.01", "errors(user) - errors(crowd) > -0.01"),
+        ("1 - pass(user) < 0.01", "1 - pass(user) < 0.01"),
         ("p99(user) / p50(user) < 10", "p99(user) / p50(user) < 10"),
         ("p99(user) * rate(user) < 10", "p99(user) * rate(user) < 10"),
     ];
@@ -115,8 +120,56 @@ fn a_level_that_the_profile_leaves_out_is_marked() {
 }
 
 #[test]
+fn a_level_is_a_number_only_where_it_is_nothing_else() {
+    let factors = vec![("v".to_owned(), vec!["1.1".to_owned(), "1.10".to_owned(), "2".to_owned()])];
+    let left_out = vec![("v".to_owned(), "2.0".to_owned()), ("v".to_owned(), "3".to_owned())];
+    let vocabulary = Vocabulary { factors, left_out, ..vocabulary() };
+    let read = |text: &str| Claim::parse(text, &vocabulary);
+    let claim = read("p50(user) [v=1.10] > p50(user) [v=1.1]").unwrap();
+    assert_eq!(claim.to_string(), "p50(user) [v=1.10] > p50(user) [v=1.1]");
+    let error = read("p50(user) [v=1.100] < 1 s").unwrap_err();
+    assert_eq!(
+        (error.to_string().as_str(), error.is_left_out),
+        ("column 14: `1.100` may be level `1.1` or `1.10`; write one of them", false)
+    );
+    assert!(read("p50(user) [v=2.0] < 1 s").unwrap_err().is_left_out, "it is not `2`");
+    assert!(read("p50(user) [v=3.0] < 1 s").unwrap_err().is_left_out);
+    assert!(read("p50(user) [v=2] < 1 s").is_ok());
+}
+
+#[test]
+fn named_measures_that_name_others_are_bounded() {
+    let mut vocabulary = vocabulary();
+    let error = (0..100).find_map(|round| {
+        let text = if round == 0 { "p50(user)".to_owned() } else { vec![format!("m{}", round - 1); 10].join(" + ") };
+        let read = Expression::parse(&text, &vocabulary);
+        read.map(|measure| vocabulary.measures.push((format!("m{round}"), measure))).err()
+    });
+    let problem = "with `m3` the named measures add more than 4096 terms to the expression";
+    assert_eq!(error.unwrap().problem, problem);
+}
+
+#[test]
 fn faults_of_claims_name_the_column_and_the_remedy() {
     let cases = [
+        ("errors(user) > 1", 16, "this number has no unit, but the other side is a share; write 1 % or 100 %"),
+        ("99 < pass(user)", 1, "this number has no unit, but the other side is a share; write 99 % or 0.99"),
+        ("pass(user) == 99.5", 15, "this number has no unit, but the other side is a share; write 99.5 % or 0.995"),
+        (
+            "errors(user) < 500",
+            16,
+            "this number has no unit, but the other side is a share; a share is from 0 % to 100 %",
+        ),
+        (
+            "errors(user) > -1",
+            16,
+            "this number has no unit, but the other side is a share; a share is from 0 % to 100 %",
+        ),
+        (
+            "errors(user) - errors(crowd) > -2",
+            32,
+            "this number has no unit, but the other side is a share; write -2 % or -0.02",
+        ),
         ("", 1, "the expression is empty; write for example p99(user) < 50 ms"),
         ("p99(usr) < 1 s", 5, "there is no workload `usr`; did you mean `user`?"),
         ("p99(wiki) < 1 s", 5, "`wiki` is a subject, but `p99` is measured on a workload: `p99(user)` or `p99(crowd)`"),
@@ -165,6 +218,8 @@ fn faults_of_claims_name_the_column_and_the_remedy() {
         ("p99(user) / 0 < 1 s", 13, "this divides by 0"),
         ("step.form(user) < 1 s", 1, "a step's figure is written step.NAME.mean or step.NAME.p99"),
         ("rate(user) > 1e999", 14, "1e999 is too large for a number"),
+        ("p99(user) < 1e400 s", 13, "1e400 is too large for a number"),
+        ("p99(user) < 1e308 h", 13, "1e308 is too large for a number"),
         ("rate(user) > 1.2.3", 14, "\"1.2.3\" is not a number"),
         (
             "rate(user) > 5 s/s",

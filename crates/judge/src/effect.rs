@@ -88,10 +88,7 @@ pub(crate) fn trim_of(scale: Scale) -> Trim {
 
 /// The values to be judged: logarithms of ratios, or differences.
 pub(crate) fn values_of(scale: Scale, blocks: &[BlockPair]) -> Vec<f64> {
-    let value = |pair: &BlockPair| match scale {
-        Scale::Ratio => (pair.left / pair.right).ln(),
-        Scale::Difference => pair.left - pair.right,
-    };
+    let value = |pair: &BlockPair| scale.transform(scale.compare(pair.left, pair.right));
     blocks.iter().map(value).collect()
 }
 

@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 use crate::judgement::Scale;
 use crate::recorded_run::CompareRules;
 use crate::run_row::{Drafted, GateVerdict, Gated, p_above};
-use crate::words::{amount, count};
+use crate::words::{count, difference};
 
 /// Minimum number of blocks in each run for a verdict: four values against four are the smallest samples whose ranks
 /// can be significant at 95 %.
@@ -186,8 +186,8 @@ impl Sided {
         match (row.row.scale, self.less_is_better) {
             (Scale::Ratio, true) => format!("≤ {:.3}", 1.0 + margin),
             (Scale::Ratio, false) => format!("≥ {:.3}", 1.0 - margin),
-            (Scale::Difference, true) => format!("≤ {}", amount(self.margin, row.measure.unit)),
-            (Scale::Difference, false) => format!("≥ {}", amount(-self.margin, row.measure.unit)),
+            (Scale::Difference, true) => format!("≤ {}", difference(self.margin, row.measure.unit)),
+            (Scale::Difference, false) => format!("≥ {}", difference(-self.margin, row.measure.unit)),
         }
     }
 

@@ -20,7 +20,7 @@ use crate::measure::Lack;
 use crate::recorded_run::{CompareRules, RecordedRun, Side, differences};
 use crate::run_row::{Gated, RunRow};
 use crate::tables::median_interval;
-use crate::words::amount;
+use crate::words::{amount, difference};
 
 /// Limit of the runs of a history: half a year of nightly runs.
 pub const HISTORY_RUNS_MAX: usize = 200;
@@ -294,8 +294,8 @@ fn sentence(row: &HistoryRow, unit: Unit, confidence: f64) -> String {
         );
     };
     let change = |from: f64, to: f64| match trend.scale {
-        Scale::Ratio => signed(to / from - 1.0, Unit::Share),
-        Scale::Difference => signed(to - from, unit),
+        Scale::Ratio => signed(to / from - 1.0, |share| amount(share, Unit::Share)),
+        Scale::Difference => signed(to - from, |value| difference(value, unit)),
     };
     let none = if trend.scale == Scale::Ratio { 1.0 } else { 0.0 };
     let [center, low, high] = [trend.center, trend.low, trend.high].map(|each| change(none, each));
@@ -308,9 +308,9 @@ fn sentence(row: &HistoryRow, unit: Unit, confidence: f64) -> String {
     format!("{center} per run ({low} to {high}), {all} over {} runs: {verdict}.", row.points.len())
 }
 
-fn signed(value: f64, unit: Unit) -> String {
+fn signed(value: f64, describe: impl Fn(f64) -> String) -> String {
     let sign = if value > 0.0 { "+" } else { "" };
-    format!("{sign}{}", amount(value, unit))
+    format!("{sign}{}", describe(value))
 }
 
 #[cfg(test)]
@@ -379,6 +379,6 @@ mod tests {
         let mut falling = row("share", true, &known(&[0.05, 0.04, 0.03, 0.02, 0.01]));
         falling.trend = trend(&falling, 0.95).map(|trend| Trend { verdict: TrendVerdict::GettingBetter, ..trend });
         let words = sentence(&falling, Unit::Share, 0.95);
-        assert_eq!(words, "-1 % per run (-1 % to -1 %), -4 % over 5 runs: getting better.");
+        assert_eq!(words, "-1 pp per run (-1 pp to -1 pp), -4 pp over 5 runs: getting better.");
     }
 }

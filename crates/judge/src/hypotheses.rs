@@ -79,14 +79,16 @@ struct UncorrectedHypothesis<'a> {
 struct UncorrectedCase {
     case: Case,
     lacks: Vec<(u32, Lack)>,
+    /// Number of blocks with a failed trial that may hide an exception of which the claim says that there is none.
+    failed: usize,
     kind: CaseKind,
 }
 
 enum CaseKind {
     /// No block has both sides.
     Empty,
-    /// A counted value against a number, known without error.
-    Exact { holds: bool },
+    /// A counted value against a number, known without error: whether they are equal in every block.
+    Exact { is_equal: bool },
     /// Measured values, which vary.
     Tested { p: f64, is_adverse: bool },
 }
@@ -149,19 +151,25 @@ impl UncorrectedCase {
             CaseKind::Empty
         } else if is_exact {
             let is_same = |pair: &BlockPair| (pair.left - pair.right).abs() <= 1e-12 * pair.right.abs();
-            CaseKind::Exact { holds: effect.blocks.iter().all(is_same) == (claim.relation == Relation::Equal) }
+            CaseKind::Exact { is_equal: effect.blocks.iter().all(is_same) }
         } else {
             tested(claim.relation, &effect, look)
         };
-        Self { case: Case { levels, effect, ..Case::default() }, lacks, kind }
+        let has_failed = |&block: &u32| {
+            let sides = [&claim.left, &claim.right];
+            sides.iter().any(|side| matches!(seen.uncounted(side, &levels, block), Some(Lack::Failed(_))))
+        };
+        let hides_exceptions = is_exact || claim.is_of_exceptions();
+        let failed = if hides_exceptions { seen.blocks().iter().filter(|block| has_failed(block)).count() } else { 0 };
+        Self { case: Case { levels, effect, ..Case::default() }, lacks, failed, kind }
     }
 
     fn judged(self, claim: &Claim, look: &Look, hypothesis_p: Option<f64>, family: Option<Family>) -> Case {
-        let Self { mut case, lacks, kind } = self;
+        let Self { mut case, lacks, failed, kind } = self;
         match kind {
             CaseKind::Empty => case.verdict = Verdict::NoData,
-            CaseKind::Exact { holds } => {
-                case.verdict = if holds { Verdict::Supported } else { Verdict::Refuted };
+            CaseKind::Exact { is_equal } => {
+                case.verdict = verdict_of_exact(claim.relation, is_equal, case.effect.blocks.len(), failed > 0);
                 case.effect.p = None;
             }
             CaseKind::Tested { p, .. } => {
@@ -171,9 +179,12 @@ impl UncorrectedCase {
                 case.effect.p_holm =
                     Some(if is_decisive { family.corrected } else { (p * family.multiplier).min(1.0) });
                 case.verdict = verdict_of(claim, &case.effect, look, family.size);
+                if case.verdict == Verdict::Supported && failed > 0 {
+                    case.verdict = Verdict::Undecided { more_blocks: None };
+                }
             }
         }
-        case.reason = reason(&case, &lacks, look);
+        case.reason = reason(&case, &lacks, failed, look);
         case.finding = case_result::finding(claim, &case);
         case
     }
@@ -186,6 +197,18 @@ fn is_exact(claim: &Claim) -> bool {
     };
     matches!(claim.relation, Relation::Equal | Relation::Different)
         && (is_about(&claim.left, &claim.right) || is_about(&claim.right, &claim.left))
+}
+
+/// One block shows that a count is not always the number; that it is needs as many blocks as any verdict, and no failed
+/// trial among them.
+fn verdict_of_exact(relation: Relation, is_equal: bool, blocks: usize, has_failed: bool) -> Verdict {
+    let missing = BLOCKS_MIN.saturating_sub(blocks as u32);
+    match is_equal {
+        true if has_failed => Verdict::Undecided { more_blocks: None },
+        true if missing > 0 => Verdict::Undecided { more_blocks: Some(missing) },
+        _ if is_equal == (relation == Relation::Equal) => Verdict::Supported,
+        _ => Verdict::Refuted,
+    }
 }
 
 fn tested(relation: Relation, effect: &Effect, look: &Look) -> CaseKind {
@@ -254,9 +277,13 @@ fn more_blocks_of(verdict: Verdict) -> Option<Option<u32>> {
 }
 
 /// Why a case is undecided, and which blocks it lacks.
-fn reason(case: &Case, lacks: &[(u32, Lack)], look: &Look) -> Option<String> {
+fn reason(case: &Case, lacks: &[(u32, Lack)], failed: usize, look: &Look) -> Option<String> {
     let mut reasons = Vec::new();
     if matches!(case.verdict, Verdict::Undecided { .. }) {
+        if failed > 0 {
+            let blocks = words::count(failed, "block");
+            reasons.push(format!("a failed trial is an exception too, and {blocks} had one"));
+        }
         reasons.extend(why_undecided(&case.effect, look));
     }
     if !lacks.is_empty() {
@@ -282,12 +309,8 @@ fn key(lack: &Lack) -> String {
 }
 
 fn why_undecided(effect: &Effect, look: &Look) -> Option<String> {
-    let blocks = effect.blocks.len();
-    if blocks < BLOCKS_MIN as usize {
-        return Some(format!(
-            "a verdict needs at least {BLOCKS_MIN} blocks, there {} {blocks}",
-            if blocks == 1 { "is" } else { "are" }
-        ));
+    if let Some(few) = words::too_few_blocks(effect.blocks.len()) {
+        return Some(few);
     }
     let position = IntervalPosition::new(effect, look);
     if position.is_within_noise() {

@@ -14,8 +14,15 @@ pub struct Judgement {
     pub grounds: String,
     /// The hypotheses, in the order of the plan.
     pub hypotheses: Vec<HypothesisJudgement>,
-    /// Comparisons of each pair of levels of each factor, for each measure, with the other factors equal.
+    /// Comparisons of each pair of levels of each factor, for each measure, with the other factors equal: at most 500,
+    /// the decided ones and the largest differences first.
     pub comparisons: Vec<Comparison>,
+    /// Confidence level of the plan, from 0 to 1; 0 in documents of earlier versions.
+    #[serde(default)]
+    pub confidence: f64,
+    /// Number of comparisons by verdict, with those that are not in the list; absent in documents of earlier versions.
+    #[serde(default)]
+    pub comparison_counts: Option<ComparisonCounts>,
     /// Differences between the two trials of the A/A pair, for each measure.
     pub noise: Vec<NoiseFloor>,
     /// Each measure at each combination of levels.
@@ -150,6 +157,9 @@ pub struct Finding {
     pub relation: String,
     /// Claimed bound.
     pub bound: f64,
+    /// Whether the bound is the left side of the claim: then the effect is bound ÷ value, or bound − value.
+    #[serde(default)]
+    pub is_turned: bool,
     /// The claim in words: "more than 1.2".
     pub claimed: String,
     /// The finding in words, without the claim: "`rate(user)` with a is 1.01 times (0.99–1.10) that with b".
@@ -213,6 +223,15 @@ pub enum Scale {
 }
 
 impl Scale {
+    /// One side against the other: left ÷ right, or left − right.
+    #[must_use]
+    pub fn compare(self, left: f64, right: f64) -> f64 {
+        match self {
+            Self::Ratio => left / right,
+            Self::Difference => left - right,
+        }
+    }
+
     /// The value as it is judged: the logarithm of a ratio, so that 0 is no difference.
     pub(crate) fn transform(self, value: f64) -> f64 {
         match self {
@@ -260,6 +279,42 @@ pub struct Comparison {
     pub effect: Effect,
     /// The result in words: "a is 23 % (20–26 %) faster than b".
     pub sentence: String,
+}
+
+/// Number of comparisons by verdict.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ComparisonCounts {
+    /// The levels differ.
+    pub different: usize,
+    /// Practically equal.
+    pub equal: usize,
+    /// Undecided.
+    pub undecided: usize,
+    /// No data.
+    pub no_data: usize,
+}
+
+impl ComparisonCounts {
+    /// Counts the verdicts.
+    #[must_use]
+    pub fn of(comparisons: &[Comparison]) -> Self {
+        let mut counts = Self::default();
+        for comparison in comparisons {
+            *match comparison.verdict {
+                Verdict::Supported | Verdict::Refuted => &mut counts.different,
+                Verdict::PracticallyEqual => &mut counts.equal,
+                Verdict::Undecided { .. } => &mut counts.undecided,
+                Verdict::NoData => &mut counts.no_data,
+            } += 1;
+        }
+        counts
+    }
+
+    /// All of them.
+    #[must_use]
+    pub const fn all(&self) -> usize {
+        self.different + self.equal + self.undecided + self.no_data
+    }
 }
 
 /// Difference between two trials of the same combination (A/A).

@@ -12,7 +12,7 @@ use breme_stats::false_discovery_rates;
 use crate::claims::with_each_level;
 use crate::effect::{effect_of, pairs_between};
 use crate::interval_position::IntervalPosition;
-use crate::judgement::{Comparison, Effect, Scale, Verdict};
+use crate::judgement::{Comparison, ComparisonCounts, Effect, Scale, Verdict};
 use crate::levels::Levels;
 use crate::look::Look;
 use crate::noise_floor::NoiseFloors;
@@ -32,7 +32,7 @@ pub(crate) fn compare_levels(
     seen: &Observations,
     floors: &NoiseFloors,
     look: &Look,
-) -> (Vec<Comparison>, usize) {
+) -> (Vec<Comparison>, ComparisonCounts) {
     let mut comparisons = Vec::new();
     for measure in &question.measures {
         for factor in &question.factors {
@@ -44,12 +44,12 @@ pub(crate) fn compare_levels(
     correct_for_number(&mut comparisons, look);
     // A stable sort keeps the plan's order among equals.
     comparisons.sort_by(|one, other| order(one).cmp(&order(other)).then(weight(other).total_cmp(&weight(one))));
-    let left_out = comparisons.len().saturating_sub(COMPARISONS_MAX);
+    let counts = ComparisonCounts::of(&comparisons);
     comparisons.truncate(COMPARISONS_MAX);
     for comparison in &mut comparisons {
-        comparison.sentence = sentence(question, comparison);
+        comparison.sentence = sentence(question, look, comparison);
     }
-    (comparisons, left_out)
+    (comparisons, counts)
 }
 
 /// Withdraws verdicts that do not survive the correction for the number of comparisons. A comparison whose blocks are
@@ -136,7 +136,7 @@ fn quantity_of(expression: &Expression) -> Option<&Quantity> {
     }
 }
 
-fn sentence(question: &Question, comparison: &Comparison) -> String {
+fn sentence(question: &Question, look: &Look, comparison: &Comparison) -> String {
     let Comparison { verdict, effect, at: others, .. } = comparison;
     let measure = question.measures.iter().find(|measure| measure.name == comparison.measure);
     let factor = question.factors.iter().find(|factor| factor.name == comparison.factor);
@@ -163,11 +163,18 @@ fn sentence(question: &Question, comparison: &Comparison) -> String {
             let more = more_blocks
                 .map(|more| format!("; about {} would probably decide it", words::count(more as usize, "more block")));
             let nothing = if effect.scale == Scale::Ratio { 1.0 } else { 0.0 };
+            let few = words::too_few_blocks(effect.blocks.len());
             // Noise, or one of many comparisons: the interval alone would indicate a difference.
             let why = match effect.p_discovery {
-                _ if low <= nothing && high >= nothing => "",
-                Some(rate) if rate > 1.0 - question.confidence => " (not after correction for all comparisons)",
-                _ => " (two trials of the same combination, A/A, differ by as much)",
+                _ if few.is_some() => few.map(|few| format!(" ({few})")).unwrap_or_default(),
+                _ if low <= nothing && high >= nothing => String::new(),
+                Some(rate) if rate > 1.0 - question.confidence => {
+                    String::from(" (not after correction for all comparisons)")
+                }
+                _ if IntervalPosition::new(effect, look).is_within_noise() => {
+                    String::from(" (two trials of the same combination, A/A, differ by as much)")
+                }
+                _ => String::new(),
             };
             format!(
                 "No clear difference between `{left}` and `{right}` in `{name}`{at}: {kind} {said}{why}{}.",

@@ -64,6 +64,7 @@ pub use run_comparison::{RunComparison, compare};
 pub use run_row::{GateVerdict, Gated, RunRow, RunVerdict};
 pub use search::{Next, Search, SearchQuestion, TRIALS_MAX};
 pub use warm_up::agree_on_warm_ups;
+pub use warnings::is_success_in_question;
 pub use words::amount;
 
 use breme_experiment::record::TrialRecord;
@@ -81,11 +82,13 @@ pub fn judge(question: &Question, records: &[TrialRecord]) -> Judgement {
     let seen = Observations::new(question.all_measures(), records);
     let look = Look::at(question, &seen);
     let (floors, noise) = NoiseFloors::seen(question, &seen);
-    let (comparisons, left_out) = level_comparisons::compare_levels(question, &seen, &floors, &look);
+    let (comparisons, counts) = level_comparisons::compare_levels(question, &seen, &floors, &look);
     let (models, without_model) = models::judge(question, records);
     let mut judgement = Judgement {
         hypotheses: hypotheses::judge(question, &seen, &floors, &look),
         comparisons,
+        confidence: question.confidence,
+        comparison_counts: Some(counts),
         noise,
         tables: tables::tables(question, &seen),
         laws: laws::check(records),
@@ -96,6 +99,7 @@ pub fn judge(question: &Question, records: &[TrialRecord]) -> Judgement {
     };
     (judgement.warnings, judgement.notes) = warnings::warnings(question, records, &judgement);
     judgement.warnings.extend(without_model);
+    let left_out = counts.all() - judgement.comparisons.len();
     if left_out > 0 {
         judgement.notes.push(format!("{left_out} comparisons with the smallest differences are omitted."));
     }

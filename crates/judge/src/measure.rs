@@ -14,6 +14,15 @@ use breme_stats::Histogram;
 
 const NS_PER_S: f64 = 1e9;
 
+// What a load needs for a measure: the flag of `breme load`, and the key of an experiment or scenario.
+const CACHE_REMEDY: &str = "--cache-status (`cache_status = true`) or a {page_version} in a body";
+const ORIGIN_COUNTER_REMEDY: &str = "--origin-counter (`origin_counter`)";
+const STALE_REMEDY: &str = "a {page_version} in a body, or a scenario with `check = { pairs = true }`";
+const VERSIONS_REMEDY: &str = "a {page_version} in a body";
+const PAIRS_REMEDY: &str = "a scenario with `check = { pairs = true }`";
+const RATE_REMEDY: &str = "--rate (`rate`)";
+const SESSIONS_REMEDY: &str = "a scenario";
+
 /// Why a trial has no value for a measure.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lack {
@@ -27,6 +36,12 @@ pub enum Lack {
     NoSubject(String),
     /// The counts needed for the value are zero.
     NothingCounted(String),
+    /// The workload does not check its responses for what is measured.
+    NotChecked {
+        of: String,
+        what: &'static str,
+        remedy: &'static str,
+    },
     /// The subject exposes no counter of this name.
     NoCounter(String),
     /// There was no fault, or no successful response after the last failure.
@@ -44,6 +59,7 @@ impl fmt::Display for Lack {
             Self::NoWorkload(name) => write!(formatter, "workload `{name}` did not run"),
             Self::NoSubject(name) => write!(formatter, "subject `{name}` did not run"),
             Self::NothingCounted(of) => write!(formatter, "nothing to count in `{of}`"),
+            Self::NotChecked { of, what, remedy } => write!(formatter, "`{of}` does not {what}: that needs {remedy}"),
             Self::NoCounter(name) => write!(formatter, "no counter `{name}` was exposed"),
             Self::NotRecovered(of) => write!(formatter, "`{of}` had no fault, or did not recover from it"),
             Self::NotKept(what) => write!(formatter, "{what} is not in the record"),
@@ -128,7 +144,9 @@ impl<'a> MeasureReader<'a> {
         let requests = || positive(workload.ok as f64 + failed, of);
         match quantity {
             Quantity::Rate => Ok(workload.achieved_rate),
-            Quantity::OfferedRate => workload.offered_rate.ok_or_else(|| Lack::NothingCounted(of.to_owned())),
+            Quantity::OfferedRate => {
+                workload.offered_rate.ok_or_else(|| not_checked(of, "send at a given rate", RATE_REMEDY))
+            }
             Quantity::ByteRate => Ok(window_bytes(workload, of)? as f64 / positive(workload.window_s, of)?),
             Quantity::ErrorShare => Ok(failed / requests()?),
             Quantity::PassShare => Ok(workload.ok as f64 / requests()?),
@@ -145,7 +163,7 @@ impl<'a> MeasureReader<'a> {
             Quantity::HitRatioByOrigin => workload
                 .cache
                 .and_then(|cache| cache.origin_hit_ratio)
-                .ok_or_else(|| Lack::NothingCounted(of.to_owned())),
+                .ok_or_else(|| not_checked(of, "count the origin's requests", ORIGIN_COUNTER_REMEDY)),
             Quantity::StaleCount => Ok(stale(workload, of)?.0 as f64),
             Quantity::StaleRatio => {
                 let (count, judged) = stale(workload, of)?;
@@ -167,7 +185,10 @@ impl<'a> MeasureReader<'a> {
             TimeKind::Response => &workload.response,
             TimeKind::Service => &workload.service,
             TimeKind::Connect => &workload.connect,
-            TimeKind::StaleAge => &workload.stale.as_ref().ok_or_else(|| Lack::NothingCounted(of.to_owned()))?.age,
+            TimeKind::StaleAge => {
+                let stale = workload.stale.as_ref();
+                &stale.ok_or_else(|| not_checked(of, "check versions of pages", VERSIONS_REMEDY))?.age
+            }
         };
         if times.count == 0 {
             return Err(Lack::NothingCounted(of.to_owned()));
@@ -280,8 +301,12 @@ fn positive(amount: f64, of: &str) -> Result<f64, Lack> {
     if amount > 0.0 { Ok(amount) } else { Err(Lack::NothingCounted(of.to_owned())) }
 }
 
+fn not_checked(of: &str, what: &'static str, remedy: &'static str) -> Lack {
+    Lack::NotChecked { of: of.to_owned(), what, remedy }
+}
+
 fn hit_ratio(workload: &WorkloadRecord, of: &str) -> Result<f64, Lack> {
-    let cache = workload.cache.ok_or_else(|| Lack::NothingCounted(of.to_owned()))?;
+    let cache = workload.cache.ok_or_else(|| not_checked(of, "count cache hits", CACHE_REMEDY))?;
     Ok(cache.hits as f64 / positive((cache.hits + cache.misses) as f64, of)?)
 }
 
@@ -289,11 +314,11 @@ fn hit_ratio(workload: &WorkloadRecord, of: &str) -> Result<f64, Lack> {
 fn stale(workload: &WorkloadRecord, of: &str) -> Result<(u64, u64), Lack> {
     let of_versions = workload.stale.as_ref().map(|stale| (stale.count, stale.judged));
     let of_pairs = workload.pairs.map(|pairs| (pairs.stale, pairs.responses));
-    of_versions.or(of_pairs).ok_or_else(|| Lack::NothingCounted(of.to_owned()))
+    of_versions.or(of_pairs).ok_or_else(|| not_checked(of, "check for stale responses", STALE_REMEDY))
 }
 
 fn pairs(workload: &WorkloadRecord, of: &str) -> Result<PairsRecord, Lack> {
-    workload.pairs.ok_or_else(|| Lack::NothingCounted(of.to_owned()))
+    workload.pairs.ok_or_else(|| not_checked(of, "check pairs", PAIRS_REMEDY))
 }
 
 const fn pair_count(pairs: PairsRecord, count: PairCount) -> u64 {
@@ -307,7 +332,7 @@ const fn pair_count(pairs: PairsRecord, count: PairCount) -> u64 {
 }
 
 fn session_share(workload: &WorkloadRecord, of: &str) -> Result<f64, Lack> {
-    let sessions = workload.sessions.ok_or_else(|| Lack::NothingCounted(of.to_owned()))?;
+    let sessions = workload.sessions.ok_or_else(|| not_checked(of, "run sessions", SESSIONS_REMEDY))?;
     Ok(sessions.completed as f64 / positive((sessions.completed + sessions.failed) as f64, of)?)
 }
 
@@ -568,7 +593,7 @@ mod tests {
         assert_eq!(lack(&record, Quantity::Rate, "crowd"), Lack::NoWorkload("crowd".into()));
         assert_eq!(lack(&record, Quantity::Memory, "edge"), Lack::NoSubject("edge".into()));
         assert_eq!(lack(&record, Quantity::Counter("misses".into()), "site"), Lack::NoCounter("misses".into()));
-        assert_eq!(lack(&record, Quantity::OfferedRate, "user"), Lack::NothingCounted("user".into()));
+        assert!(matches!(lack(&record, Quantity::OfferedRate, "user"), Lack::NotChecked { remedy: RATE_REMEDY, .. }));
         let user = record.workloads.get_mut("user").unwrap();
         user.availability = Some(AvailabilityRecord { recovery_ns: None, ..AvailabilityRecord::default() });
         assert_eq!(lack(&record, Quantity::Recovery, "user"), Lack::NotRecovered("user".into()));
@@ -586,8 +611,9 @@ mod tests {
         record.workloads.insert("user".into(), WorkloadRecord::default());
         assert_eq!(lack(&record, time(TimeFigure::Mean), "user"), Lack::NothingCounted("user".into()));
         assert_eq!(lack(&record, Quantity::PassShare, "user"), Lack::NothingCounted("user".into()));
-        assert_eq!(lack(&record, Quantity::HitRatio, "user"), Lack::NothingCounted("user".into()));
-        assert_eq!(lack(&record, Quantity::StaleCount, "user"), Lack::NothingCounted("user".into()));
+        let hits = lack(&record, Quantity::HitRatio, "user").to_string();
+        assert!(hits.contains("--cache-status (`cache_status = true`)"), "{hits}");
+        assert!(matches!(lack(&record, Quantity::StaleCount, "user"), Lack::NotChecked { remedy: STALE_REMEDY, .. }));
         assert!(matches!(lack(&record, Quantity::CpuPerRequest, "site"), Lack::NothingCounted(_)));
     }
 }

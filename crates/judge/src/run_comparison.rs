@@ -216,9 +216,9 @@ fn row_sentence(drafted: &Drafted) -> String {
     };
     let said = match row.scale {
         Scale::Ratio => format!("ratio {}", words::with_interval(center, low, high)),
-        Scale::Difference if low == high => format!("difference {}", amount(center, unit)),
         Scale::Difference => {
-            format!("difference {} ({} to {})", amount(center, unit), amount(low, unit), amount(high, unit))
+            let [center, low, high] = [center, low, high].map(|value| words::difference(value, unit));
+            if low == high { format!("difference {center}") } else { format!("difference {center} ({low} to {high})") }
         }
     };
     let allowed = row.gated.as_ref().map_or(String::new(), |gated| format!(", allowed {}", gated.allowed));

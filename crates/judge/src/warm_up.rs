@@ -15,7 +15,10 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use breme_experiment::record::{Distribution, Purpose, Steady, SteadyState, TrialRecord, WarmUpRecord, WorkloadRecord};
+use breme_expression::Unit;
 use breme_stats::Histogram;
+
+use crate::words::amount;
 
 use crate::levels::Levels;
 
@@ -97,7 +100,8 @@ fn add_warm_up(workload: &mut WorkloadRecord) {
     workload.held_max_s = workload.held_max_s.max(warm_up.held_max_s);
     (workload.window_s, workload.response, workload.service) = (length_s, response, service);
     let Steady { state, from_s, remark, end_change } = std::mem::take(&mut workload.steady);
-    let at_first = || format!("the first {from_s:.1} s differed, as in few other trials of this combination");
+    let at_first =
+        || format!("the first {} differed, as in few other trials of this combination", amount(from_s, Unit::Seconds));
     let remark = if state == SteadyState::NeverSteady { remark } else { Some(at_first()) };
     workload.steady = Steady { state: SteadyState::NeverSteady, from_s: 0.0, remark, end_change };
 }
@@ -193,7 +197,7 @@ mod tests {
         assert_eq!((user.steady.state, user.steady.from_s), (SteadyState::NeverSteady, 0.0));
         assert_eq!(
             user.steady.remark.as_deref(),
-            Some("the first 0.1 s differed, as in few other trials of this combination")
+            Some("the first 100 ms differed, as in few other trials of this combination")
         );
         assert_eq!(agreed[2], few[2], "the others are as they were");
     }

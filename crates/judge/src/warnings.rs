@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use breme_experiment::record::{Purpose, TrialEnd, TrialRecord, WorkloadRecord, last_attempts};
-use breme_expression::Unit;
+use breme_expression::{Measure, Quantity, Unit};
 use breme_stats::BLOCKS_MIN;
 
 use crate::effect::median;
-use crate::judgement::{Judgement, LawCheck, MeasureRow, TrialCounts};
+use crate::judgement::{Judgement, LawCheck, MeasureRow, Scale, TrialCounts};
 use crate::laws::HELD_SHARE_MAX;
 use crate::levels::{Levels, in_words};
 use crate::question::Question;
-use crate::words::{amount, count, without_numbers};
+use crate::words::{amount, count, difference, without_numbers};
 
 /// Share of CPU time stolen by the hypervisor above which times may be affected.
 const STEAL_MAX: f64 = 0.01;
@@ -24,6 +24,10 @@ const COUNT_SHARE_MIN: f64 = 0.6;
 const COUNT_SHARE_MAX: f64 = 1.1;
 /// Share of uncounted trials up to which they are a note, not a warning.
 const FEW_SHARE: f64 = 0.1;
+/// Share of failed requests of a workload from which there is a warning.
+const ERRORS_MAX: f64 = 0.01;
+/// The kind of errors whose statuses are named.
+const WRONG_STATUS: &str = "status";
 /// Limit of the different reasons of one kind in a report.
 const REASONS_MAX: usize = 5;
 /// From this number of repeated trials on, a concentration on one combination is reported.
@@ -31,7 +35,7 @@ const UNEVEN_MIN: usize = 4;
 /// Minimum number of trials of a combination for a report that they still changed at their end.
 const CHANGING_MIN: usize = 3;
 /// The kind of trials that changed after their warm-up.
-const NOT_STEADY: &str = "not steady (they count)";
+const NOT_STEADY: &str = "not steady, but counted";
 /// The kind of trials without a result.
 const FAILED: &str = "failed";
 
@@ -91,8 +95,9 @@ pub(crate) fn warnings(
     }
     notes.extend(reasons(NOT_STEADY, records, unsteady_workloads));
     warnings.extend(reasons("whose generator contradicts itself", records, contradictions));
+    warnings.extend(failing_workloads(question, records));
     warnings.extend(still_changing(records));
-    warnings.extend(biased(judgement));
+    warnings.extend(biased(question, judgement));
     warnings.extend(against_the_law(judgement));
     warnings.extend(held_by_the_generator(judgement));
     for (text, most) in [
@@ -170,6 +175,93 @@ fn unsteady_workloads(record: &TrialRecord) -> Vec<String> {
     record.unsteady_workloads().map(|(name, remark)| format!("`{name}`: {remark}")).collect()
 }
 
+/// Whether a hypothesis or a search is about the success of this workload's requests: failed ones are then a result.
+#[must_use]
+pub fn is_success_in_question(question: &Question, workload: &str) -> bool {
+    let claimed = question.hypotheses.iter().flat_map(|hypothesis| hypothesis.claim.measures());
+    let searched = question.searches.iter().flat_map(|search| search.until.measures());
+    let is_of_success = |measure: &Measure| {
+        let quantity = matches!(
+            measure.quantity,
+            Quantity::ErrorShare
+                | Quantity::PassShare
+                | Quantity::Failed
+                | Quantity::Refused
+                | Quantity::Gap
+                | Quantity::UserGap
+                | Quantity::Recovery
+                | Quantity::SessionShare
+                | Quantity::Status(_)
+                | Quantity::StaleCount
+                | Quantity::StaleRatio
+                | Quantity::Pairs(_)
+                | Quantity::InconsistentRatio
+        );
+        quantity && measure.of == workload
+    };
+    claimed.map(|(measure, _)| measure).chain(searched).any(is_of_success)
+}
+
+/// What the requests of a workload led to at a combination of levels.
+#[derive(Default)]
+struct Outcomes {
+    requests: u64,
+    failed: u64,
+    errors: BTreeMap<String, u64>,
+    statuses: BTreeMap<String, u64>,
+}
+
+impl Outcomes {
+    fn add(&mut self, load: &WorkloadRecord) {
+        let failed = load.errors.values().sum::<u64>();
+        self.failed += failed;
+        self.requests += load.ok + failed;
+        for (sum, counts) in [(&mut self.errors, &load.errors), (&mut self.statuses, &load.statuses)] {
+            counts.iter().for_each(|(name, count)| *sum.entry(name.clone()).or_default() += count);
+        }
+    }
+
+    fn failed_share(&self) -> f64 {
+        self.failed as f64 / self.requests.max(1) as f64
+    }
+
+    /// The most frequent kind of error; of wrong statuses, the most frequent status of an error.
+    fn cause(&self) -> String {
+        let most = |counts: &BTreeMap<String, u64>| {
+            counts.iter().max_by_key(|(_, count)| **count).map(|(name, _)| name.clone())
+        };
+        let kind = most(&self.errors).unwrap_or_default();
+        if kind != WRONG_STATUS {
+            return kind;
+        }
+        let of_errors = self.statuses.iter().filter(|(status, _)| status.as_str() >= "400");
+        let status = most(&of_errors.map(|(status, count)| (status.clone(), *count)).collect());
+        status.or_else(|| most(&self.statuses)).map_or(kind, |status| format!("status {status}"))
+    }
+}
+
+/// Workloads that had many failed requests at a combination: their rates and times are also those of errors.
+fn failing_workloads(question: &Question, records: &[&TrialRecord]) -> Vec<String> {
+    let mut outcomes: BTreeMap<(&String, &Levels), Outcomes> = BTreeMap::new();
+    for record in records.iter().filter(|record| record.purpose == Purpose::Block && record.counts()) {
+        let asked = |(name, _): &(&String, &WorkloadRecord)| !is_success_in_question(question, name);
+        for (name, load) in record.workloads.iter().filter(asked) {
+            outcomes.entry((name, &record.levels)).or_default().add(load);
+        }
+    }
+    let mut failing: Vec<_> = outcomes.into_iter().filter(|(_, of)| of.failed_share() > ERRORS_MAX).collect();
+    failing.sort_by(|(_, one), (_, other)| other.failed_share().total_cmp(&one.failed_share()));
+    let sentence = |((workload, levels), of): &((&String, &Levels), Outcomes)| {
+        let at = if levels.is_empty() { String::new() } else { format!(" at {}", in_words(levels)) };
+        format!(
+            "`{workload}`: {:.0} % of the requests failed{at} ({}): its rate and times are also those of errors.",
+            of.failed_share() * 100.0,
+            of.cause()
+        )
+    };
+    failing.iter().take(REASONS_MAX).map(sentence).collect()
+}
+
 /// Foreign generators whose count does not follow from their rate: a pattern may match another number of the output.
 /// The window includes the generator's start, which the rate does not.
 fn contradictions(record: &TrialRecord) -> Vec<String> {
@@ -179,6 +271,7 @@ fn contradictions(record: &TrialRecord) -> Vec<String> {
         let is_plausible = (expected * COUNT_SHARE_MIN..=expected * COUNT_SHARE_MAX).contains(&count);
         (!is_plausible && record.counts()).then(|| {
             let seconds = load.window_s;
+            let [count, rate] = [count, rate].map(|number| amount(number, Unit::Plain));
             format!("`{name}` reports {count} responses in {seconds:.1} s, but {rate} per second; check its patterns")
         })
     };
@@ -256,11 +349,16 @@ fn median_bounds(known: impl Iterator<Item = f64>, unknown: usize) -> Option<(f6
     Some((*low, *sorted.get(upper)?))
 }
 
-fn biased(judgement: &Judgement) -> Vec<String> {
+fn biased(question: &Question, judgement: &Judgement) -> Vec<String> {
     let biased = judgement.noise.iter().filter(|floor| floor.is_biased);
+    let shown = question.shown();
+    let unit = |name: &str| shown.iter().find(|measure| measure.name == name).map(|measure| measure.unit);
     biased
         .map(|floor| {
-            let size = floor.effect.center.map(|center| format!("{center:.3}")).unwrap_or_default();
+            let size = floor.effect.center.map_or_else(String::new, |center| match floor.effect.scale {
+                Scale::Ratio => format!("{center:.3}"),
+                Scale::Difference => difference(center, unit(&floor.measure).unwrap_or(Unit::Plain)),
+            });
             format!(
                 "Two trials of the same combination (A/A) differ significantly in `{}` ({size}): effects up to this size are considered noise.",
                 floor.measure
@@ -351,7 +449,11 @@ fn restarted(records: &[&TrialRecord]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use breme_experiment::plan::PlanMeasure;
+    use breme_expression::{Expression, Vocabulary};
+
     use super::*;
+    use crate::judgement::{Effect, NoiseFloor};
 
     #[test]
     fn unknown_values_bound_the_median() {
@@ -373,10 +475,61 @@ mod tests {
         };
         assert_eq!(reported(2_000.0, 1_000.0), Vec::<String>::new());
         assert!(reported(1_400.0, 1_000.0).is_empty(), "it needed 0.6 s to start");
-        let half = "`wrk` reports 1000 responses in 2.0 s, but 1000 per second; check its patterns";
-        assert_eq!(reported(1_000.0, 1_000.0), [half]);
+        let half = "`wrk` reports 1,000 responses in 2.0 s, but 1,029 per second; check its patterns";
+        assert_eq!(reported(1_000.0, 1_029.166_772), [half]);
         assert_eq!(reported(2_400.0, 1_000.0).len(), 1);
         assert!(contradictions(&TrialRecord::default()).is_empty());
+    }
+
+    #[test]
+    fn failed_requests_are_reported_unless_a_claim_is_about_them() {
+        let record = |errors: &[(&str, u64)]| TrialRecord {
+            levels: Levels::from([("server".to_owned(), "small".to_owned())]),
+            workloads: [(
+                "load".to_owned(),
+                WorkloadRecord {
+                    ok: 880,
+                    errors: errors.iter().map(|&(kind, count)| (kind.to_owned(), count)).collect(),
+                    statuses: [("200".to_owned(), 880), ("404".to_owned(), 100), ("503".to_owned(), 5)].into(),
+                    ..WorkloadRecord::default()
+                },
+            )]
+            .into(),
+            ..TrialRecord::default()
+        };
+        let claim = |expect: &str| {
+            let vocabulary = breme_expression::Vocabulary {
+                workloads: vec!["load".to_owned(), "other".to_owned()],
+                ..breme_expression::Vocabulary::default()
+            };
+            let claim = breme_expression::Claim::parse(expect, &vocabulary).unwrap();
+            let hypothesis =
+                crate::Hypothesis { says: String::new(), expect: expect.to_owned(), claim, equal_within: None };
+            Question { hypotheses: vec![hypothesis], ..Question::default() }
+        };
+        let of_rate = claim("rate(load) > 1");
+        let warned = |question: &Question, errors: &[(&str, u64)]| failing_workloads(question, &[&record(errors)]);
+        let text = "`load`: 12 % of the requests failed at server=small (status 404): \
+                    its rate and times are also those of errors.";
+        assert_eq!(warned(&of_rate, &[("status", 110), ("reset", 10)]), [text]);
+        assert!(warned(&of_rate, &[("reset", 120)])[0].contains("(reset)"));
+        assert!(warned(&of_rate, &[("status", 8)]).is_empty(), "less than 1 %");
+        for about_errors in ["errors(load) < 50 %", "pass(load) == 100 %", "status.404(load) == 0"] {
+            assert!(warned(&claim(about_errors), &[("status", 120)]).is_empty(), "{about_errors}");
+        }
+        assert_eq!(warned(&claim("errors(other) == 0"), &[("status", 120)]).len(), 1);
+    }
+
+    #[test]
+    fn a_bias_in_a_share_is_in_percentage_points() {
+        let expression =
+            Expression::parse("errors(user)", &Vocabulary { workloads: vec!["user".into()], ..Vocabulary::default() });
+        let measure = PlanMeasure { name: "errors(user)".into(), unit: Unit::Share, expression: expression.unwrap() };
+        let question = Question { measures: vec![measure], ..Question::default() };
+        let effect = Effect { scale: Scale::Difference, center: Some(0.003), ..Effect::default() };
+        let floor = NoiseFloor { measure: "errors(user)".into(), effect, is_biased: true, ..NoiseFloor::default() };
+        let judgement = Judgement { noise: vec![floor], ..Judgement::default() };
+        assert!(biased(&question, &judgement)[0].contains("in `errors(user)` (0.3 pp)"));
     }
 
     #[test]

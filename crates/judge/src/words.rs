@@ -1,6 +1,7 @@
 //! Formats numbers, levels and effects as text.
 
 use breme_expression::{Quantity, TimeFigure, TimeKind, Unit, less_is_better};
+use breme_stats::BLOCKS_MIN;
 
 use crate::judgement::{Effect, Scale};
 use crate::levels::Levels;
@@ -13,7 +14,16 @@ const DIGITS_MAX: usize = 12;
 /// `12.3 ms`, `4,200/s`, `1.2 %`, `64.0 MB`: with three digits.
 #[must_use]
 pub fn amount(value: f64, unit: Unit) -> String {
-    amount_to(DIGITS, value, unit)
+    // A share of less than 100 % must not be displayed as 100 %.
+    if unit == Unit::Share { amount_beside(1.0, value, unit) } else { amount_to(DIGITS, value, unit) }
+}
+
+/// A difference of two amounts; that of shares in percentage points: `0.5 pp`.
+pub(crate) fn difference(value: f64, unit: Unit) -> String {
+    match unit {
+        Unit::Share => number_to(DIGITS, value * 100.0) + " pp",
+        _ => amount(value, unit),
+    }
 }
 
 /// The same, with more digits if needed to distinguish it from another amount: 99.98 % is not 100 %.
@@ -98,8 +108,10 @@ pub(crate) fn effect(effect: &Effect, unit: Unit) -> String {
     };
     match effect.scale {
         Scale::Ratio => with_interval(center, low, high),
-        Scale::Difference if low == high => amount(center, unit),
-        Scale::Difference => format!("{} ({} to {})", amount(center, unit), amount(low, unit), amount(high, unit)),
+        Scale::Difference if low == high => difference(center, unit),
+        Scale::Difference => {
+            format!("{} ({} to {})", difference(center, unit), difference(low, unit), difference(high, unit))
+        }
     }
 }
 
@@ -231,6 +243,13 @@ pub(crate) fn count(number: usize, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
+/// Why so few blocks allow no verdict; none if they are enough.
+pub(crate) fn too_few_blocks(blocks: usize) -> Option<String> {
+    let are = if blocks == 1 { "is" } else { "are" };
+    (blocks < BLOCKS_MIN as usize)
+        .then(|| format!("a verdict needs at least {BLOCKS_MIN} blocks, there {are} {blocks}"))
+}
+
 /// Removes the numbers of a text, so that messages that differ only in them compare equal.
 pub(crate) fn without_numbers(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
@@ -278,6 +297,8 @@ mod tests {
         assert_eq!(amount(-0.5e-6, Unit::Seconds), "-500 ns");
         assert_eq!(amount(123_456.7, Unit::PerSecond), "123,457/s");
         assert_eq!(amount(0.0123, Unit::Share), "1.23 %");
+        assert_eq!(amount(0.999_98, Unit::Share), "99.998 %");
+        assert_eq!([difference(-0.005, Unit::Share), difference(0.012, Unit::Seconds)], ["-0.5 pp", "12 ms"]);
         assert_eq!(amount(64e6, Unit::Bytes), "64 MB");
         assert_eq!(amount(1_500.0, Unit::BytesPerSecond), "1.5 kB/s");
         assert_eq!(amount(0.0, Unit::Plain), "0");

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 
 use breme_base::{grouped, plural};
 use breme_command::failure::Failure;
+use breme_command::output::has_colours;
 use breme_driver::Stopper;
 use breme_load::{Progress, Run, duration_text, rate_text};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use signal_hook::consts::{SIGINT, SIGTERM, SIGTSTP};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use signal_hook::iterator::Signals;
 
 use super::export::Export;
@@ -58,7 +59,7 @@ impl Attendant {
     ) -> Result<Self, Failure> {
         let (notices, received) = channel();
         // Before the view takes the terminal, which Ctrl-Z would not give back until then.
-        let signals = Signals::new([SIGINT, SIGTERM, SIGTSTP])
+        let signals = Signals::new(caught(watched.progress))
             .map_err(|error| Failure::run(format!("cannot catch signals: {error}")))?;
         let display = Display::new(&run, watched.progress);
         let started = Instant::now();
@@ -100,6 +101,13 @@ impl Drop for Attendant {
     fn drop(&mut self) {
         let _ = self.notices.send(Notice::RunEnded);
     }
+}
+
+/// The signals that end or suspend the run. Ctrl-\ and a closed terminal would end the process without a result and
+/// leave the view on the terminal. Without the view they may have been ignored on purpose, as by `nohup`.
+fn caught(progress: ShownProgress) -> &'static [i32] {
+    const ALL: [i32; 5] = [SIGINT, SIGTERM, SIGTSTP, SIGQUIT, SIGHUP];
+    if progress == ShownProgress::View { &ALL } else { &ALL[..3] }
 }
 
 /// What the thread shows and passes on.
@@ -259,10 +267,9 @@ fn bar(run: &Run) -> ProgressBar {
     let settings = run.plan().settings();
     let length = settings.requests.or(settings.duration.map(|duration| duration.as_millis() as u64));
     let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::stderr());
-    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let template = match length {
         None => "{msg}",
-        Some(_) if plain => "{bar:30} {percent:>3} %  {msg}",
+        Some(_) if !has_colours(&std::io::stderr()) => "{bar:30} {percent:>3} %  {msg}",
         Some(_) => "{bar:30.cyan/dim} {percent:>3} %  {msg}",
     };
     if let Ok(style) = ProgressStyle::with_template(template) {

@@ -29,6 +29,10 @@ impl FailIf {
         };
         let condition = Condition::parse(text, &vocabulary)
             .map_err(|error| format!("column {}: {}", error.column, error.problem))?;
+        let of_process = |quantity: &Quantity| quantity.is_of_generator() && *quantity != Quantity::GeneratorCpuShare;
+        if let Some(measure) = condition.measures().iter().find(|measure| of_process(&measure.quantity)) {
+            return Err(format!("`{}` is measured by `breme run`; use generator.cpu_share", measure.quantity));
+        }
         Ok(Self { text: text.trim().to_owned(), condition })
     }
 
@@ -160,6 +164,7 @@ mod tests {
         let problem = FailIf::parse("p99 > 50").unwrap_err();
         assert!(problem.starts_with("column "), "{problem}");
         assert!(FailIf::parse("p99(user) > 50ms").unwrap_err().contains("user"));
-        assert!(FailIf::parse("cpu > 1ms").is_err());
+        assert!(FailIf::parse("cpu > 1ms").unwrap_err().contains("of an experiment"));
+        assert!(FailIf::parse("generator.memory > 1MB").unwrap_err().contains("`breme run`"));
     }
 }

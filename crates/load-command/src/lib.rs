@@ -47,7 +47,7 @@ use breme_command::failure::{FAILED, Failure, exit};
 use breme_driver::Clock;
 use breme_load::Run;
 use breme_load_plan::Plan;
-pub use breme_load_plan::{SCENARIO_COUNT_MAX, STEP_COUNT_MAX};
+pub use breme_load_plan::{SCENARIO_COUNT_MAX, STEP_COUNT_MAX, is_field_name, parse_rate};
 use breme_load_result::LoadOutcome;
 use drive::{check_descriptors, drive};
 use export::Prepared;

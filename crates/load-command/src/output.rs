@@ -4,7 +4,7 @@
 //! a thread of its own: it has the histograms of every interval, which would not fit into memory for a long run.
 
 use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
 use std::thread::JoinHandle;
@@ -12,6 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use breme_command::checks::{self, Checks};
 use breme_command::failure::Failure;
+use breme_command::output::has_colours;
 use breme_driver::Clock;
 use breme_load::{Interval, Run, Style, render_text, write_bench, write_csv, write_steps_csv};
 use breme_load_plan::Plan;
@@ -209,7 +210,7 @@ pub(super) fn print(outcome: &LoadOutcome, checks: &Checks, format: ResultFormat
     let mut out = io::stdout().lock();
     // Only a terminal has a width.
     let width = terminal_size::terminal_size_of(&out).map(|(width, _)| usize::from(width.0));
-    let colours = out.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let colours = has_colours(&out);
     let printed = match format {
         ResultFormat::Text => out.write_all(render_text(outcome, Style { colours, width }).as_bytes()),
         ResultFormat::Json => write_json(&mut out, outcome),

@@ -16,6 +16,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use breme_command::output::is_dumb_terminal;
 use breme_load::Run;
 use model::Model;
 use screen::Screen;
@@ -38,10 +39,9 @@ pub(super) struct View {
 impl View {
     /// Whether the terminal supports it: standard error is one, it can move its cursor, and it is large enough.
     pub(super) fn is_possible() -> bool {
-        let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
         let size = terminal_size::terminal_size_of(io::stderr());
         let is_large = size.is_some_and(|(width, height)| width.0 >= COLUMNS_MIN && height.0 >= ROWS_MIN);
-        !is_dumb && is_large
+        is_large && !is_dumb_terminal()
     }
 
     pub(super) fn start(run: Arc<Run>) -> io::Result<Self> {

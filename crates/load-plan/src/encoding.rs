@@ -32,6 +32,15 @@ impl Encoding {
         }
     }
 
+    /// The longest encoding of a byte: `%20`, `\u0001`.
+    pub(crate) const fn bytes_per_byte_max(self) -> usize {
+        match self {
+            Self::Plain => 1,
+            Self::Url => 3,
+            Self::Json => 6,
+        }
+    }
+
     pub(crate) fn push(self, value: &[u8], out: &mut Vec<u8>) {
         match self {
             Self::Plain => out.extend_from_slice(value),

@@ -373,7 +373,11 @@ fn compile_content(content: &[u8], variables: &Variables) -> Result<Template, Se
     if content.len() > CONTENT_BYTES_MAX {
         return Err(SettingError::ContentLength(content.len()));
     }
-    Template::parse_with_if_any(content, variables.values()).map_err(SettingError::Content)
+    let template = Template::parse_with_if_any(content, variables.values()).map_err(SettingError::Content)?;
+    match template.bytes_max(&[]) {
+        longest if longest > CONTENT_BYTES_MAX => Err(SettingError::ContentLength(longest)),
+        _ => Ok(template),
+    }
 }
 
 /// Whether a content has placeholders, so that every brace in it is special; otherwise it is sent as it is.
@@ -402,6 +406,12 @@ mod tests {
         let mut settings = Settings::new("http://a/");
         change(&mut settings);
         Plan::new(settings).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_length_of_a_body_is_bounded_with_its_placeholders() {
+        let of = |count: usize| error(|settings| settings.content = Some(b"{random:16777216}".repeat(count)));
+        assert_eq!(of(200), "the body has up to 3355443200 bytes; at most 67108864 can be sent");
     }
 
     #[test]

@@ -219,6 +219,15 @@ impl Template {
         }
     }
 
+    /// The greatest length of its text; `values_max` has that of each variable of a session.
+    pub(crate) fn bytes_max(&self, values_max: &[usize]) -> usize {
+        let of_piece = |piece: &Piece| match piece {
+            Piece::Literal(bytes) => bytes.len(),
+            Piece::Placeholder(placeholder) => placeholder.bytes_max(values_max),
+        };
+        self.pieces.iter().map(of_piece).fold(0, usize::saturating_add)
+    }
+
     /// Appends the text for these inputs.
     pub fn render(&self, inputs: &mut Inputs<'_>, out: &mut Vec<u8>) {
         for piece in &self.pieces {
@@ -313,6 +322,23 @@ mod tests {
         let random = rendered("{random:300}", 1);
         assert!(random.len() == 300 && random.bytes().all(|byte| byte.is_ascii_alphanumeric()));
         assert_eq!(rendered("", 1), "");
+    }
+
+    #[test]
+    fn the_greatest_length_of_a_text_is_known() {
+        let names = ["name".to_owned()];
+        let bytes_max = |text: &str, value_max: usize| {
+            Template::parse_lenient(text.as_bytes(), Names::Session(&names)).unwrap().bytes_max(&[value_max])
+        };
+        assert_eq!(bytes_max("ab{random:30}{seq}", 0), 2 + 30 + 20);
+        assert_eq!(bytes_max("{name}{name:url}{name:json}{page_version}", 10), 10 + 30 + 60 + MARK_BYTES);
+        assert_eq!(bytes_max("{name:json}{name}", usize::MAX), usize::MAX);
+        let numbers = format!("{{seq}}{{uniform:{max}:{max}}}", max = u64::MAX);
+        let template = Template::parse(numbers.as_bytes()).unwrap();
+        let mut out = Vec::new();
+        let random = &mut Random::new(5);
+        template.render(&mut Inputs { sequence: u64::MAX, session: 0, random, values: &[] }, &mut out);
+        assert_eq!(out.len(), template.bytes_max(&[]));
     }
 
     #[test]

@@ -91,7 +91,7 @@ line 4, column 11: "many" is not a count; write a whole number, or 10k, 1.5M, 2G
   4 | threads = "many"
     |           ^^^^^^
 
-line 5, column 10: `no-via` takes true or false, not the text "yes"
+line 5, column 10: `no-via` takes true or false, not the string "yes"
   5 | no-via = "yes"
     |          ^^^^^
 
@@ -119,7 +119,7 @@ line 11, column 11: 1000 is too large; the maximum is 255
   11 | retries = 1000
      |           ^^^^
 
-line 12, column 16: `body-timeout` takes a text such as "10s" or a number of seconds, not true
+line 12, column 16: `body-timeout` takes a string such as "10s" or a number of seconds, not true
   12 | body-timeout = true
      |                ^^^^"#;
     assert_eq!(problem, expected);

@@ -35,6 +35,7 @@
     B: (value) => scaled(value, [' B', ' kB', ' MB', ' GB', ' TB']),
     'B/s': (value) => scaled(value, [' B', ' kB', ' MB', ' GB', ' TB']) + '/s',
     share: (value) => digits(value * 100) + ' %',
+    points: (value) => digits(value * 100) + ' pp',
     // Around 1 it is the difference from 1 that matters.
     ratio: (value) => (Math.abs(value - 1) < 0.1 ? String(Number(value.toPrecision(4))) : digits(value)),
     '': (value) => scaled(value, ['', 'k', 'M', 'G', 'T']),

@@ -124,6 +124,8 @@ impl Look {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counting {
     In(Unit),
+    /// The difference of two amounts.
+    Difference(Unit),
     Ratio,
 }
 
@@ -208,7 +210,8 @@ impl Axis {
 
     fn formatter(&self) -> String {
         let unit = match self.counting {
-            Counting::In(unit) => unit.symbol(),
+            Counting::Difference(Unit::Share) => "points",
+            Counting::In(unit) | Counting::Difference(unit) => unit.symbol(),
             Counting::Ratio => "ratio",
         };
         format!("@{}:{unit}", if self.is_log { "pow" } else { "lin" })

@@ -15,9 +15,17 @@ pub(crate) fn figure(value: f64, unit: Unit) -> String {
         Unit::PerSecond => format!("{sign}{}/s", thousands(value)),
         Unit::Bytes => format!("{sign}{}", bytes(value)),
         Unit::BytesPerSecond => format!("{sign}{}/s", bytes(value)),
-        Unit::Share => format!("{sign}{} %", short(value * 100.0)),
+        Unit::Share => format!("{sign}{} %", percent(value)),
         Unit::Plain => format!("{sign}{}", thousands(value)),
     }
+}
+
+/// A difference of two figures; that of shares in percentage points: `0.42 pp`.
+pub(crate) fn difference(value: f64, unit: Unit) -> String {
+    if unit != Unit::Share || !value.is_finite() {
+        return figure(value, unit);
+    }
+    format!("{}{} pp", if value < 0.0 { "−" } else { "" }, short(value.abs() * 100.0))
 }
 
 /// Like [`figure`]; a dash for none.
@@ -27,12 +35,17 @@ pub(crate) fn figure_or_dash(value: Option<f64>, unit: Unit) -> String {
 
 /// `1.20 – 1.27 ms`, `980 µs – 1.27 ms`; empty if an end is missing.
 pub(crate) fn range(low: Option<f64>, high: Option<f64>, unit: Unit) -> Option<String> {
-    let (low, high) = (figure(low?, unit), figure(high?, unit));
-    Some(if unit_of(&low) == unit_of(&high) {
-        format!("{} – {high}", number_of(&low))
+    Some(joined(&figure(low?, unit), &figure(high?, unit)))
+}
+
+/// Both ends with their unit once, if it is the same; `1 min 30 s` has two.
+pub(crate) fn joined(low: &str, high: &str) -> String {
+    let has_one_unit = |figure: &str| !number_of(figure).contains(' ');
+    if unit_of(low) == unit_of(high) && has_one_unit(low) && has_one_unit(high) {
+        format!("{} – {high}", number_of(low))
     } else {
         format!("{low} – {high}")
-    })
+    }
 }
 
 /// `1.23 ms (1.20 – 1.27 ms)`; without the interval if an end is missing.
@@ -72,6 +85,19 @@ pub(crate) fn p_value(p: f64) -> String {
     if p < 0.001 { String::from("< 0.001") } else { format!("{p:.3}") }
 }
 
+/// A share in percent. Just below 1 the distance has two digits, so that nothing less than all reads like all.
+fn percent(share: f64) -> String {
+    let distance = 100.0 * (1.0 - share);
+    // Smaller distances are errors of rounding.
+    if !(1e-10..=1.0).contains(&distance) {
+        return short(share * 100.0);
+    }
+    let decimals = (1.0 - distance.log10().floor()) as usize;
+    let text = format!("{:.decimals$}", 100.0 - distance);
+    let kept = text.trim_end_matches('0');
+    if kept.ends_with('.') { format!("{kept}0") } else { kept.to_owned() }
+}
+
 fn seconds(value: f64) -> String {
     match value {
         0.0 => String::from("0 s"),
@@ -94,8 +120,10 @@ fn bytes(value: f64) -> String {
 
 fn thousands(value: f64) -> String {
     const UNITS: [&str; 5] = ["", "k", "M", "G", "T"];
-    if value.fract() == 0.0 && value.abs() < 10_000.0 {
-        return format!("{value}");
+    // The logarithmic mean of equal counts is none exactly.
+    let whole = value.round();
+    if (value - whole).abs() <= 1e-9 * whole && whole < 10_000.0 {
+        return format!("{whole}");
     }
     let (scaled, step) = scale(value, UNITS.len());
     format!("{}{}", short(scaled), UNITS[step])
@@ -149,13 +177,35 @@ mod tests {
             (0.004_2, Unit::Share, "0.42 %"),
             (0.000_01, Unit::Share, "0.0010 %"),
             (1.0, Unit::Share, "100 %"),
+            (0.99, Unit::Share, "99.0 %"),
+            (0.993_4, Unit::Share, "99.34 %"),
+            (0.999_8, Unit::Share, "99.98 %"),
+            (0.999_987_6, Unit::Share, "99.9988 %"),
+            (1.0 - 1e-15, Unit::Share, "100 %"),
             (250.0, Unit::Plain, "250"),
+            (19.999_999_999_999_996, Unit::Plain, "20"),
+            (0.0, Unit::Plain, "0"),
             (1e300, Unit::Plain, "1.0e288T"),
             (f64::NAN, Unit::Plain, "–"),
         ];
         for (value, unit, expected) in cases {
             assert_eq!(figure(value, unit), expected);
         }
+    }
+
+    #[test]
+    fn the_ends_of_a_range_share_one_unit_only() {
+        let of = |low, high, unit| range(Some(low), Some(high), unit).unwrap();
+        assert_eq!(of(0.001_2, 0.001_27, Unit::Seconds), "1.20 – 1.27 ms");
+        assert_eq!(of(0.000_98, 0.001_27, Unit::Seconds), "980 µs – 1.27 ms");
+        assert_eq!(of(1.22, 132.0, Unit::Seconds), "1.22 s – 2 min 12 s");
+        assert_eq!(of(125.0, 132.0, Unit::Seconds), "2 min 5 s – 2 min 12 s");
+    }
+
+    #[test]
+    fn differences_of_shares_are_in_percentage_points() {
+        assert_eq!([-0.005, 0.0].map(|value| difference(value, Unit::Share)), ["−0.50 pp", "0 pp"]);
+        assert_eq!(difference(0.005, Unit::Seconds), "5.00 ms");
     }
 
     #[test]

@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
-use breme_base::plural;
+use breme_base::{markdown_prose, plural};
 use breme_expression::Unit;
 use breme_judge::{History, HistoryRow, HistoryRun, RunRole, TrendVerdict};
 
 use crate::figures::estimate;
-use crate::markdown::{mark, prose, write_folded};
+use crate::markdown::{mark, write_folded};
 use crate::table::Table;
 use crate::text::{BOLD, DIM, Style, TextPage, colour, fits};
 use crate::words::{self, VerdictWords};
@@ -44,8 +44,13 @@ pub fn history_text(history: &History, style: Style) -> String {
 pub fn history_markdown(history: &History) -> String {
     let mut out = format!("### {}\n\n", title(history));
     for row in &history.rows {
-        let _ =
-            writeln!(out, "- {} {}: {}", mark(trend_words(row).class), prose(&quoted_name(row)), prose(&row.sentence));
+        let _ = writeln!(
+            out,
+            "- {} {}: {}",
+            mark(trend_words(row).class),
+            markdown_prose(&quoted_name(row)),
+            markdown_prose(&row.sentence)
+        );
     }
     out.push('\n');
     let recent = recent(history);
@@ -55,7 +60,7 @@ pub fn history_markdown(history: &History) -> String {
         write_folded(&mut out, "Medians over the blocks, with their intervals", values_table(history, rows, &recent));
     }
     for change in changes(history) {
-        let _ = writeln!(out, "> {}\n", prose(&change));
+        let _ = writeln!(out, "> {}\n", markdown_prose(&change));
     }
     out
 }

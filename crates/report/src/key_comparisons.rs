@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use breme_judge::judgement::{Comparison, Judgement, MeasureRow};
+use breme_judge::judgement::{Comparison, ComparisonCounts, Judgement, MeasureRow, Scale};
 
 use crate::words;
 
@@ -34,18 +34,27 @@ pub(crate) fn order(judgement: &Judgement, comparison: &Comparison) -> impl Ord 
     (rank(judgement, comparison), !is_named(comparison), place(judgement, comparison))
 }
 
+/// The number of all comparisons; the judgement of a large experiment lists a part.
+pub(crate) fn counts(judgement: &Judgement) -> ComparisonCounts {
+    judgement.comparison_counts.unwrap_or_else(|| ComparisonCounts::of(&judgement.comparisons))
+}
+
 /// Whether a hypothesis refers to a measure.
 pub(crate) fn is_in_hypothesis(judgement: &Judgement, measure: &str) -> bool {
     judgement.hypotheses.iter().any(|hypothesis| hypothesis.expect.contains(measure))
 }
 
-/// `breme ÷ nginx`, `users=4 ÷ users=1`.
+/// `breme ÷ nginx`, `users=4 ÷ users=1`; `breme − nginx` of a difference.
 pub(crate) fn pair(comparison: &Comparison) -> String {
     let level = |level: &str| match level.parse::<f64>() {
         Ok(_) => format!("{}={level}", comparison.factor),
         Err(_) => level.to_owned(),
     };
-    words::one_line(&format!("{} ÷ {}", level(&comparison.left), level(&comparison.right)))
+    let sign = match comparison.effect.scale {
+        Scale::Ratio => '÷',
+        Scale::Difference => '−',
+    };
+    words::one_line(&format!("{} {sign} {}", level(&comparison.left), level(&comparison.right)))
 }
 
 fn is_named(comparison: &Comparison) -> bool {
@@ -125,6 +134,14 @@ mod tests {
             ..Default::default()
         });
         assert_eq!(shown(&judgement)[0], expected[3]);
+    }
+
+    #[test]
+    fn a_difference_is_no_quotient() {
+        let mut of = comparison("failed(user)", ["server", "a", "b"], "users=1", 1.0);
+        assert_eq!(pair(&of), "a ÷ b");
+        of.effect.scale = Scale::Difference;
+        assert_eq!(pair(&of), "a − b");
     }
 
     #[test]

@@ -7,8 +7,8 @@ use breme_judge::judgement::{HypothesisJudgement, Judgement};
 
 use crate::run::Run;
 use crate::table::Table;
-use crate::{prose, text, units, words};
-use breme_base::plural;
+use crate::{text, units, words};
+use breme_base::{markdown_prose, markdown_text, plural};
 
 /// Limit of the rows of a table, since a comment should be short.
 const ROWS_MAX: usize = 40;
@@ -18,33 +18,33 @@ const DISCOUNTED_MAX: usize = 10;
 #[must_use]
 pub fn markdown(run: &Run<'_>) -> String {
     let judgement = run.judgement;
-    let mut out = format!("## {}\n\n", escape(run.title()));
+    let mut out = format!("## {}\n\n", markdown_text(run.title()));
     if let Some(question) = run.question() {
-        let _ = writeln!(out, "*{}*\n", escape(&question));
+        let _ = writeln!(out, "*{}*\n", markdown_prose(&question));
     }
-    let _ = writeln!(out, "**{}**\n", prose(text::answer(judgement)));
+    let _ = writeln!(out, "**{}**\n", markdown_prose(text::answer(judgement)));
     if !judgement.grounds.is_empty() {
-        let _ = writeln!(out, "{}\n", prose(&judgement.grounds));
+        let _ = writeln!(out, "{}\n", markdown_prose(&judgement.grounds));
     }
     for paragraph in run.notes().iter().flat_map(|notes| notes.split("\n\n")) {
-        let _ = writeln!(out, "{}\n", prose(paragraph));
+        let _ = writeln!(out, "{}\n", markdown_prose(paragraph));
     }
     write_warnings(&mut out, judgement);
     write_table(&mut out, hypotheses(run));
     for (title, table) in text::study(judgement, text::MEASURES_ABREAST_MAX) {
-        let _ = writeln!(out, "### {}\n", escape(&title));
+        let _ = writeln!(out, "### {}\n", markdown_text(&title));
         write_table(&mut out, table.limited(ROWS_MAX));
     }
     for line in text::zero_measures(judgement) {
-        let _ = writeln!(out, "{}\n", prose(&line));
+        let _ = writeln!(out, "{}\n", markdown_prose(&line));
     }
     write_folded(&mut out, "Comparisons", text::comparisons(run));
     write_folded(&mut out, "A/A: one combination run twice", text::noise(run));
     for sentence in text::sentences(judgement) {
-        let _ = writeln!(out, "- {}", prose(sentence));
+        let _ = writeln!(out, "- {}", markdown_prose(sentence));
     }
     write_discounted(&mut out, run);
-    let _ = writeln!(out, "\n<sub>{}</sub>", escape(&text::provenance(run)));
+    let _ = writeln!(out, "\n<sub>{}</sub>", markdown_text(&text::provenance(run)));
     out
 }
 
@@ -85,7 +85,7 @@ fn write_warnings(out: &mut String, judgement: &Judgement) {
         }
         let _ = writeln!(out, "> [!{kind}]");
         for text in texts {
-            let _ = writeln!(out, "> - {}", prose(text));
+            let _ = writeln!(out, "> - {}", markdown_prose(text));
         }
         out.push('\n');
     }
@@ -103,8 +103,8 @@ fn write_discounted(out: &mut String, run: &Run<'_>) {
         let _ = writeln!(
             out,
             "- trial {number} ({}): {state}: {}",
-            escape(&words::levels_or(&trial.levels, "no levels")),
-            escape(&why)
+            markdown_text(&words::levels_or(&trial.levels, "no levels")),
+            markdown_text(&why)
         );
     }
     if count > DISCOUNTED_MAX {
@@ -127,58 +127,16 @@ fn write_table(out: &mut String, table: Table) {
     if table.is_empty() {
         return;
     }
-    let names: Vec<String> = table.columns.iter().map(|column| escape(&column.name)).collect();
+    let names: Vec<String> = table.columns.iter().map(|column| markdown_text(&column.name)).collect();
     let _ = writeln!(out, "| {} |", names.join(" | "));
     let rules: Vec<&str> = table.columns.iter().map(|column| if column.is_number { "--:" } else { "---" }).collect();
     let _ = writeln!(out, "| {} |", rules.join(" | "));
     for row in &table.rows {
-        let cells: Vec<String> = row.iter().map(|cell| prose(&cell.text)).collect();
+        let cells: Vec<String> = row.iter().map(|cell| markdown_prose(&cell.text)).collect();
         let _ = writeln!(out, "| {} |", cells.join(" | "));
     }
     if let Some(remark) = &table.remark {
-        let _ = writeln!(out, "\n{}", escape(remark));
+        let _ = writeln!(out, "\n{}", markdown_text(remark));
     }
     out.push('\n');
-}
-
-/// A sentence of a judgement; quoted code remains code.
-pub(crate) fn prose(sentence: &str) -> String {
-    let sentence = words::one_line(sentence);
-    let part = |part: &prose::Part<'_>| match part.is_code {
-        // Within code only the separator of a table's cells is special.
-        true => format!("`{}`", part.text.replace('|', "\\|")),
-        false => escape(part.text),
-    };
-    prose::parts(&sentence).iter().map(part).collect()
-}
-
-/// Escapes foreign text within a line: no markup, mention or address, and no end of the cell.
-fn escape(text: &str) -> String {
-    let mut escaped = String::new();
-    for c in words::one_line(text).chars() {
-        match c {
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '&' => escaped.push_str("&amp;"),
-            // An invisible character after it prevents mentions and links.
-            '@' => escaped.push_str("@\u{200b}"),
-            '\\' | '`' | '*' | '_' | '{' | '}' | '[' | ']' | '#' | '|' | '~' | '$' => {
-                escaped.push('\\');
-                escaped.push(c);
-            }
-            c => escaped.push(c),
-        }
-    }
-    escaped.replace("://", ":\u{200b}//")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn foreign_text_is_no_markup() {
-        assert_eq!(escape("a|b<img>*c*\n# @me"), "a\\|b&lt;img&gt;\\*c\\* \\# @\u{200b}me");
-        assert_eq!(escape("http://x"), "http:\u{200b}//x");
-    }
 }

@@ -1,7 +1,8 @@
 //! A run for programs: JSON and rows.
 //!
 //! Rows are wide and plain: one header line, a point as decimal sign, base units (seconds, bytes, shares of one) with
-//! the unit in the column's name, an empty field for unknown values.
+//! the unit in the column's name, an empty field for unknown values. Of trials, `window_s`, `rate` and times are those
+//! of the part after the warm-up; counts are those of the whole trial.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;

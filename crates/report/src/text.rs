@@ -282,19 +282,22 @@ pub(crate) fn study(judgement: &Judgement, abreast: usize) -> Vec<(String, Table
     measures.chunks(abreast).map(study_table).collect()
 }
 
-/// Whether every value of a measure is 0.
+/// Whether a measure has values at every combination, and all of them are 0.
 pub(crate) fn is_zero(table: &MeasureTable) -> bool {
-    let mut values = table.rows.iter().flat_map(|row| row.values.iter().map(|(_, value)| *value)).peekable();
-    values.peek().is_some() && values.all(|value| value == 0.0) && !has_published(table)
+    let is_zero = |row: &MeasureRow| !row.values.is_empty() && row.values.iter().all(|(_, value)| *value == 0.0);
+    !table.rows.is_empty() && table.rows.iter().all(is_zero) && !has_published(table)
 }
 
 /// `errors(user): 0 % in all 54 trials that count`.
 pub(crate) fn zero_measures(judgement: &Judgement) -> Vec<String> {
     let zero = judgement.tables.iter().filter(|table| is_zero(table));
     zero.map(|table| {
-        let blocks = table.rows.iter().map(|row| row.values.len()).max().unwrap_or(0);
+        let blocks = || table.rows.iter().map(|row| row.values.len());
+        let (least, most) = (blocks().min().unwrap_or(0), blocks().max().unwrap_or(0));
         let nothing = figures::figure(0.0, Unit::from_symbol(&table.unit));
-        format!("{}: {nothing} at every combination in {}", table.measure, plural(blocks as u64, "block"))
+        let at_least = if least < most { "at least " } else { "" };
+        let blocks = plural(least as u64, "block");
+        format!("{}: {nothing} at every combination in {at_least}{blocks}", table.measure)
     })
     .collect()
 }
@@ -350,8 +353,8 @@ pub(crate) fn measure_cells(measure: &MeasureTable, row: Option<&MeasureRow>) ->
 /// The comparisons that matter; the page and the JSON contain all of them.
 pub(crate) fn comparisons(run: &Run<'_>) -> Table {
     let (judgement, vocabulary) = (run.judgement, units::vocabulary(run));
-    let (shown, all) = (key_comparisons::comparisons(judgement), judgement.comparisons.len());
-    let mut table = Table::new(&["verdict", "measure", "compared", "at", "#ratio"]);
+    let (shown, all) = (key_comparisons::comparisons(judgement), key_comparisons::counts(judgement).all());
+    let mut table = Table::new(&["verdict", "measure", "compared", "at", "#effect"]);
     for comparison in &shown {
         let verdict = words::pair_verdict(comparison.verdict);
         let cell = |text: String| Cell::from(text);
@@ -364,14 +367,16 @@ pub(crate) fn comparisons(run: &Run<'_>) -> Table {
         ]);
     }
     if shown.len() < all {
-        table.remark = Some(format!("{} of {all} comparisons; all are in the report.", shown.len()));
+        let listed = judgement.comparisons.len();
+        let whole = if listed < all { format!("{listed} are") } else { String::from("all are") };
+        table.remark = Some(format!("{} of {all} comparisons; {whole} in the report.", shown.len()));
     }
     table
 }
 
 pub(crate) fn noise(run: &Run<'_>) -> Table {
     let (judgement, vocabulary) = (run.judgement, units::vocabulary(run));
-    let mut table = Table::new(&["measure", "at", "#second ÷ first", "significant"]);
+    let mut table = Table::new(&["measure", "at", "#effect", "significant"]);
     let is_zero = |noise: &&NoiseFloor| noise.effect.blocks.iter().all(|pair| pair.left == 0.0 && pair.right == 0.0);
     for noise in judgement.noise.iter().filter(|noise| !is_zero(noise)) {
         let biased = if noise.is_biased { Cell::classed("yes", "refuted") } else { Cell::from("no") };

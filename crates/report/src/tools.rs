@@ -31,7 +31,17 @@ pub fn jtl<W: Write>(run: &Run<'_>, mut out: W) -> io::Result<()> {
         out.write_all(if is_first { &rows } else { &rows[head_bytes..] })?;
         is_first = false;
     }
+    if is_first {
+        JtlWriter::begin(out, "", "", 0)?;
+    }
     Ok(())
+}
+
+/// Number of counted loads that a log of requests and benchmark lines leave out, since their generators report no
+/// distribution of times.
+#[must_use]
+pub fn loads_without_times(run: &Run<'_>) -> usize {
+    counted(run).filter(|(_, _, workload)| decode(&workload.response.histogram).is_none()).count()
 }
 
 fn write_trial(
@@ -96,7 +106,7 @@ fn write_go_bench(run: &Run<'_>, out: &mut Vec<u8>) -> io::Result<()> {
             Measure { value: time(0.99), unit: "p99-ns" },
         ];
         let processors = run.head.machine.processors as u64;
-        lines::write_line(out, &benchmark(name, &trial.levels), processors, workload.answered, &measures)?;
+        lines::write_line(out, &benchmark(name, &trial.levels), processors, times.count(), &measures)?;
     }
     Ok(())
 }

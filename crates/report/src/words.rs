@@ -1,7 +1,8 @@
-//! Text shared by all outputs: verdicts, combinations of levels, effects; and sanitisation of foreign text.
+//! Text shared by all outputs: verdicts, combinations of levels, effects.
 
 use std::collections::BTreeMap;
 
+pub(crate) use breme_base::{many_lines, one_line};
 use breme_experiment::record::{Purpose, TrialEnd, TrialRecord};
 use breme_expression::Unit;
 use breme_judge::judgement::{Case, Effect, Finding, FindingKind, Scale, Verdict};
@@ -66,34 +67,52 @@ pub(crate) fn levels_or(of: &BTreeMap<String, String>, none: &str) -> String {
 pub(crate) fn effect(effect: &Effect, unit: Unit) -> String {
     let number = |value: f64| scaled(value, effect.scale, unit);
     match (effect.center, effect.low, effect.high) {
-        (Some(center), Some(low), Some(high)) => format!("{} ({} – {})", number(center), number(low), number(high)),
+        (Some(center), Some(low), Some(high)) if has_interval(effect) => {
+            format!("{} ({} – {})", number(center), number(low), number(high))
+        }
         (Some(center), _, _) => format!("{} (no interval)", number(center)),
         _ => String::from("–"),
     }
 }
 
+/// The interval of a single block is a point, at no confidence.
+fn has_interval(effect: &Effect) -> bool {
+    effect.confidence > 0.0
+}
+
 /// The number of a case, with its interval: `1.01 (0.99 – 1.10)`, `8.2 ms (8.0 – 8.5 ms)`.
-pub(crate) fn finding(finding: &Finding) -> String {
+fn finding(finding: &Finding, effect: &Effect) -> String {
     let unit = Unit::from_symbol(&finding.unit);
-    let Finding { center, low, high, .. } = *finding;
-    match finding.kind {
-        FindingKind::Ratio => {
-            format!("{} ({} – {})", figures::ratio(center), figures::ratio(low), figures::ratio(high))
-        }
-        FindingKind::Difference | FindingKind::Value => {
-            let range = figures::range(Some(low), Some(high), unit).unwrap_or_default();
-            format!("{} ({range})", figures::figure(center, unit))
-        }
+    let [center, low, high] =
+        [finding.center, finding.low, finding.high].map(|value| of_kind(finding.kind, value, unit));
+    let interval = if has_interval(effect) { figures::joined(&low, &high) } else { String::from("no interval") };
+    format!("{center} ({interval})")
+}
+
+/// A number of a finding.
+pub(crate) fn of_kind(kind: FindingKind, value: f64, unit: Unit) -> String {
+    match kind {
+        FindingKind::Ratio => figures::ratio(value),
+        FindingKind::Difference => figures::difference(value, unit),
+        FindingKind::Value => figures::figure(value, unit),
     }
 }
 
 /// The finding of a case, or why there is none.
 pub(crate) fn case(case: &Case, unit: Unit) -> String {
-    case.finding.as_ref().map_or_else(|| effect(&case.effect, unit), finding)
+    case_numbers(case.finding.as_ref(), &case.effect, unit)
 }
 
-/// A confidence: `96.9 %`.
+/// The numbers for readers: of the finding, if there is one.
+pub(crate) fn case_numbers(of: Option<&Finding>, tested: &Effect, unit: Unit) -> String {
+    of.map_or_else(|| effect(tested, unit), |of| finding(of, tested))
+}
+
+/// A confidence: `96.9 %`; a dash for a single block, which has none.
 pub(crate) fn confidence(confidence: f64) -> String {
+    if confidence == 0.0 {
+        return String::from("–");
+    }
     let text = format!("{:.1}", confidence * 100.0);
     format!("{} %", text.strip_suffix(".0").unwrap_or(&text))
 }
@@ -102,7 +121,7 @@ pub(crate) fn confidence(confidence: f64) -> String {
 pub(crate) fn scaled(value: f64, scale: Scale, unit: Unit) -> String {
     match scale {
         Scale::Ratio => figures::ratio(value),
-        Scale::Difference => figures::figure(value, unit),
+        Scale::Difference => figures::difference(value, unit),
     }
 }
 
@@ -136,26 +155,6 @@ pub(crate) const fn purpose(purpose: &Purpose) -> &'static str {
     }
 }
 
-/// Foreign text on one line: replaces characters that would break the line, move a terminal's cursor or change the
-/// direction of text.
-pub(crate) fn one_line(text: &str) -> String {
-    without_escapes(text)
-        .chars()
-        .map(|c| match c {
-            '\n' | '\r' | '\t' => ' ',
-            c if is_dangerous(c) => '\u{fffd}',
-            c => c,
-        })
-        .collect()
-}
-
-/// Foreign text of several lines.
-pub(crate) fn many_lines(text: &str) -> String {
-    let is_break = |c: char| c == '\n' || c == '\t';
-    let text = without_escapes(text).replace('\r', "");
-    text.chars().map(|c| if is_dangerous(c) && !is_break(c) { '\u{fffd}' } else { c }).collect()
-}
-
 /// The output of a subject; its end if it is too long.
 pub(crate) fn printed(text: &str) -> String {
     let text = many_lines(text);
@@ -164,19 +163,6 @@ pub(crate) fn printed(text: &str) -> String {
         return text;
     }
     std::iter::once('…').chain(text.chars().skip(count - PRINTED_CHARS_MAX)).collect()
-}
-
-/// Removes the escape sequences for colours (ESC, `[`, parameters, a letter), which many programs print.
-fn without_escapes(text: &str) -> String {
-    let mut kept = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once("\u{1b}[") {
-        kept.push_str(before);
-        rest = after.trim_start_matches(|c: char| ('\u{20}'..='\u{3f}').contains(&c));
-        rest = rest.strip_prefix(|c: char| ('\u{40}'..='\u{7e}').contains(&c)).unwrap_or(rest);
-    }
-    kept.push_str(rest);
-    kept
 }
 
 /// Shortens a name for a label.
@@ -188,18 +174,12 @@ pub(crate) fn short(name: &str, chars_max: usize) -> String {
     name.chars().take(chars_max - 1).chain(['…']).collect()
 }
 
-/// Control characters, and marks that change the direction of text.
-fn is_dangerous(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn foreign_text_cannot_leave_its_line() {
-        assert_eq!(one_line("a\nb\u{1b}[2;1Jc\u{202e}d\u{1b}]"), "a bc\u{fffd}d\u{fffd}]");
+    fn printed_text_is_limited() {
         assert_eq!(printed("a\r\nb\u{7}"), "a\nb\u{fffd}");
         let long = printed(&"x".repeat(PRINTED_CHARS_MAX + 5));
         assert_eq!(long.chars().count(), PRINTED_CHARS_MAX + 1);
@@ -209,9 +189,19 @@ mod tests {
     #[test]
     fn an_effect_without_data_is_a_dash() {
         assert_eq!(effect(&Effect::default(), Unit::Plain), "–");
-        let some = Effect { center: Some(0.5), low: Some(0.4), high: Some(0.6), ..Effect::default() };
+        let some = Effect { center: Some(0.5), low: Some(0.4), high: Some(0.6), confidence: 0.95, ..Effect::default() };
         assert_eq!(effect(&some, Unit::Seconds), "0.500 (0.400 – 0.600)");
         let difference = Effect { scale: Scale::Difference, ..some };
         assert_eq!(effect(&difference, Unit::Seconds), "500 ms (400 ms – 600 ms)");
+        assert_eq!(effect(&difference, Unit::Share), "50.0 pp (40.0 pp – 60.0 pp)");
+    }
+
+    #[test]
+    fn a_single_block_has_no_interval() {
+        let effect = Effect { center: Some(5.07), low: Some(5.07), high: Some(5.07), ..Effect::default() };
+        let finding = Finding { center: 5.07, low: 5.07, high: 5.07, ..Finding::default() };
+        let of = |finding| case(&Case { effect: effect.clone(), finding, ..Case::default() }, Unit::Plain);
+        assert_eq!([of(None), of(Some(finding))], ["5.07 (no interval)", "5.07 (no interval)"]);
+        assert_eq!(confidence(effect.confidence), "–");
     }
 }

@@ -6,7 +6,7 @@ mod fixture;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use breme_judge::judgement::{MeasureRow, MeasureTable};
+use breme_judge::judgement::{ComparisonCounts, MeasureRow, MeasureTable};
 use breme_report::{Histograms, Run, Style};
 use fixture::Fixture;
 
@@ -94,6 +94,34 @@ fn a_measure_that_is_zero_everywhere_is_a_line_and_no_axis_of_shares_begins_belo
         .collect();
     assert_eq!(axes.len(), 1, "{axes:?}");
     assert!(axes[0].0 == 0.0 && axes[0].1 < 0.05, "{axes:?}");
+}
+
+#[test]
+fn a_measure_without_a_value_somewhere_is_not_zero_everywhere() {
+    let mut fixture = fixture::verdicts();
+    with_errors(&mut fixture);
+    // The last but one is 0 everywhere.
+    let none = fixture.judgement.tables.len() - 2;
+    fixture.judgement.tables[none].rows[1].values.pop();
+    let line = "errors(none): 0 % at every combination in at least 1 block";
+    assert!(text(&fixture, 100).contains(line), "{}", text(&fixture, 100));
+    fixture.judgement.tables[none].rows[1] =
+        MeasureRow { values: Vec::new(), center: None, ..fixture.judgement.tables[none].rows[1].clone() };
+    let text = text(&fixture, 100);
+    assert!(!text.contains("at every combination") && text.contains("errors(none)"), "{text}");
+}
+
+#[test]
+fn comparisons_that_are_left_out_are_not_said_to_be_in_the_report() {
+    let mut fixture = fixture::verdicts();
+    let listed = fixture.judgement.comparisons.len();
+    fixture.judgement.comparison_counts =
+        Some(ComparisonCounts { different: 400, equal: 200, undecided: 18, no_data: 0 });
+    let page = document(&breme_report::html(&fixture.run()));
+    assert!(page.contains("Of 618 pairs: 400 different, 200 practically equal, 18 undecided."), "{page}");
+    assert!(page.contains(&format!("Only {listed} are listed")), "{page}");
+    let text = text(&fixture, 200);
+    assert!(text.contains("of 618 comparisons; ") && !text.contains("all are in the report"), "{text}");
 }
 
 #[test]
@@ -187,6 +215,30 @@ fn the_log_of_jmeter_has_no_failures_of_a_discarded_warm_up() {
     let log = String::from_utf8(log).unwrap();
     let trials = fixture.trials.iter().filter(|trial| trial.counts()).count();
     assert_eq!((log.matches("wrong,").count(), log.matches("lost,").count()), (trials, trials));
+}
+
+#[test]
+fn loads_without_times_of_requests_are_left_out_and_counted() {
+    let mut fixture = fixture::verdicts();
+    assert_eq!(breme_report::loads_without_times(&fixture.run()), 0);
+    for workload in fixture.trials.iter_mut().flat_map(|trial| trial.workloads.values_mut()) {
+        workload.response.histogram.clear();
+    }
+    let run = fixture.run();
+    let loads: usize = run.trials.iter().filter(|trial| trial.counts()).map(|trial| trial.workloads.len()).sum();
+    assert_eq!(breme_report::loads_without_times(&run), loads);
+    let mut log = Vec::new();
+    breme_report::jtl(&run, &mut log).unwrap();
+    let log = String::from_utf8(log).unwrap();
+    assert!(log.starts_with("timeStamp,") && log.lines().count() == 1, "{log}");
+}
+
+#[test]
+fn code_in_a_question_is_code() {
+    let mut fixture = fixture::verdicts();
+    fixture.plan = String::from("question = \"Is `a_b` faster?\"");
+    let (page, markdown) = (breme_report::html(&fixture.run()), breme_report::markdown(&fixture.run()));
+    assert!(page.contains("Is <code>a_b</code> faster?") && markdown.contains("*Is `a_b` faster?*"), "{markdown}");
 }
 
 #[test]

@@ -98,6 +98,7 @@ pub fn conduct(
     let instruments = Instruments::start(&journal.instruments_path(), INTERVAL).map_err(RunError::Instruments)?;
     let mut run = ConductedRun {
         plan,
+        question: Question::from(plan),
         journal,
         launcher,
         cpu_assignment,
@@ -152,6 +153,7 @@ fn cpu_assignment(plan: &Plan) -> Result<CpuAssignment, RunError> {
 
 struct ConductedRun<'a> {
     plan: &'a Plan,
+    question: Question,
     journal: &'a mut Journal,
     launcher: &'a Launcher,
     cpu_assignment: CpuAssignment,
@@ -171,11 +173,11 @@ impl ConductedRun<'_> {
     fn blocks(&mut self) -> Result<RunEnd, RunError> {
         let of_blocks = self.records.iter().filter(|record| record.purpose == Purpose::Block);
         let done: HashSet<TrialKey> = of_blocks.map(TrialRecord::key).collect();
-        let (trials, question) = (self.plan.trials(), Question::from(self.plan));
+        let trials = self.plan.trials();
         for block in trials.chunk_by(|one, other| one.block == other.block) {
             let left: Vec<&TrialKey> = block.iter().filter(|key| !done.contains(key)).collect();
             // A block that has begun is finished first.
-            if left.len() == block.len() && self.is_decided(&question, block[0].block - 1) {
+            if left.len() == block.len() && self.is_decided(block[0].block - 1) {
                 return Ok(RunEnd::Decided);
             }
             match self.block(&left, block)? {
@@ -187,9 +189,9 @@ impl ConductedRun<'_> {
     }
 
     /// Whether the run may end after this many blocks.
-    fn is_decided(&mut self, question: &Question, blocks: u32) -> bool {
+    fn is_decided(&mut self, blocks: u32) -> bool {
         let is_due = self.plan.ends_when_decided() && blocks >= self.plan.blocks.least;
-        if is_due && is_decided(question, &self.records) {
+        if is_due && is_decided(&self.question, &self.records) {
             (self.on_progress)(Progress::Decided(blocks));
             return true;
         }
@@ -252,6 +254,7 @@ impl ConductedRun<'_> {
         let folder = self.journal.trial_folder(number)?;
         let cpus = self.cpu_assignment.assign(trial)?;
         let context = TrialContext {
+            question: &self.question,
             launcher: self.launcher,
             running_subjects: &mut self.running_subjects,
             instruments: self.instruments,

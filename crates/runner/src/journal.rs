@@ -73,6 +73,14 @@ pub struct JournalError {
     pub problem: JournalProblem,
 }
 
+impl JournalError {
+    /// Whether a new run has the name of something that exists.
+    #[must_use]
+    pub fn is_of_existing_folder(&self) -> bool {
+        matches!(self.problem, JournalProblem::IsRun { .. } | JournalProblem::Exists)
+    }
+}
+
 /// What is wrong with a journal, and how to fix it.
 #[derive(Debug, Error)]
 pub enum JournalProblem {

@@ -40,7 +40,7 @@ mod process_table;
 mod subject;
 
 pub use control_group::{FreezeError, GroupError, Hierarchy, LimitError};
-pub use discovery::{DiscoveryError, listening_ports, serves_http};
+pub use discovery::{DiscoveryError, ERROR_STATUS_MIN, listening_ports, status_of};
 pub use folder::{FolderError, write as write_file};
 pub use instruments::{
     ExpositionError, ExternalLocator, ExternalProcesses, ExternalUsage, HEADER as INSTRUMENTS_HEADER, INTERVAL,

@@ -143,13 +143,15 @@ impl de::Error for ReadError {
         let expected = match expected.as_str() {
             "a sequence" => "a list",
             "a map" => "a table",
-            "a string" => "a text",
+            "a string" => "a string",
             "a boolean" => "true or false",
             "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number that is not negative",
             expected if expected.starts_with("struct ") => "a table",
             expected => expected,
         };
-        Self::custom(format!("expected {expected}, found {found}"))
+        let is_one_entry = expected == "a list" && found == "a table";
+        let remedy = if is_one_entry { "; each entry begins with its name in double brackets: [[NAME]]" } else { "" };
+        Self::custom(format!("expected {expected}, found {found}{remedy}"))
     }
 
     fn invalid_value(found: Unexpected<'_>, expected: &dyn de::Expected) -> Self {
@@ -228,8 +230,11 @@ impl<'de> de::Deserializer<'de> for NodeReader<'de> {
             Value::Table(table) if table.entries.len() == 1 => {
                 visitor.visit_enum(de::value::MapAccessDeserializer::new(TableReader::new(table)))
             }
-            Value::Table(_) => Err(de::Error::custom("expected a table with one key")),
-            other => Err(de::Error::custom(format!("expected a text, found {}", other.describe()))),
+            Value::Table(table) => {
+                let error: ReadError = de::Error::custom("expected a table with one key");
+                Err(ReadError { is_missing_key: table.entries.is_empty(), ..error })
+            }
+            other => Err(de::Error::custom(format!("expected a string, found {}", other.describe()))),
         };
         result.map_err(|error: ReadError| error.at(&self.0.span))
     }

@@ -138,7 +138,7 @@ impl Value {
     #[must_use]
     pub fn describe(&self) -> String {
         match self {
-            Self::Text(text) => format!("the text {text:?}"),
+            Self::Text(text) => format!("the string {text:?}"),
             Self::Integer(number) => format!("the number {number}"),
             Self::Float(number) => format!("the number {number:?}"),
             Self::Boolean(boolean) => boolean.to_string(),

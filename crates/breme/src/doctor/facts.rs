@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use breme_subject::{Hierarchy, machine};
+use breme_subject::{GroupError, Hierarchy, machine};
 
 /// Properties of the machine; none where the system does not report them.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,7 +12,7 @@ pub(super) struct Facts {
     /// As in the kernel's format: `2-3`.
     pub(super) isolated: String,
     /// CPU use as a share of all CPUs.
-    pub(super) background: f64,
+    pub(super) background: Option<f64>,
     /// Steal time as a share of all CPUs.
     pub(super) steal: Option<f64>,
     pub(super) virtualization: Option<String>,
@@ -61,7 +61,11 @@ impl Facts {
             accept_queue: number("/proc/sys/net/core/somaxconn"),
             tracked_connections_max: number("/proc/sys/net/netfilter/nf_conntrack_max"),
             uring: breme_driver::probe_uring().map_err(|lack| lack.to_string()),
-            control_groups: Hierarchy::find().check_limits().map_err(|error| error.to_string()),
+            control_groups: Hierarchy::find().check_limits().map_err(|error| match error {
+                // Its advice is for an experiment with this limit.
+                GroupError::NoController { what, reason } => format!("{what} cannot be limited here: {reason}"),
+                other => other.to_string(),
+            }),
             memory_available: kilobytes("MemAvailable:").map(|kilobytes| kilobytes * 1_024),
             swap_used: kilobytes("SwapTotal:").zip(kilobytes("SwapFree:")).map(|(all, free)| (all - free) * 1_024),
         }
@@ -94,13 +98,14 @@ fn processor_times() -> Vec<u64> {
     words.map_while(|word| word.parse().ok()).take(8).collect()
 }
 
-/// Used and stolen time between two readings, as shares of all time.
-fn shares(before: &[u64], after: &[u64]) -> (f64, Option<f64>) {
+/// Used and stolen time between two readings, as shares of all time; none if no time was read.
+fn shares(before: &[u64], after: &[u64]) -> (Option<f64>, Option<f64>) {
     let passed: Vec<u64> = after.iter().zip(before).map(|(after, before)| after.saturating_sub(*before)).collect();
-    let share = |ticks: u64| ticks as f64 / passed.iter().sum::<u64>().max(1) as f64;
+    let all: u64 = passed.iter().sum();
+    let share = |ticks: u64| (all > 0).then(|| ticks as f64 / all as f64);
     let stolen = passed.get(7).copied();
     let used = [0, 1, 2, 5, 6].iter().filter_map(|&column| passed.get(column)).sum();
-    (share(used), stolen.map(share))
+    (share(used), stolen.and_then(share))
 }
 
 #[cfg(test)]
@@ -111,8 +116,9 @@ mod tests {
     fn shares_are_of_all_time() {
         // user nice system idle iowait irq softirq steal
         let (used, stolen) = shares(&[0; 8], &[10, 0, 5, 70, 5, 0, 0, 10]);
-        assert_eq!((used, stolen), (0.15, Some(0.10)));
-        assert_eq!(shares(&[], &[]), (0.0, None));
+        assert_eq!((used, stolen), (Some(0.15), Some(0.10)));
+        assert_eq!(shares(&[], &[]), (None, None), "without /proc");
+        assert_eq!(shares(&[1; 8], &[1; 8]), (None, None), "of a kernel that does not count");
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod selection;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use breme_base::{markdown_prose, one_line};
 use breme_command::checks::{self, CheckResult, Checks, NamedCheck};
 use breme_command::failure::Failure;
 use breme_command::output;
@@ -187,15 +188,15 @@ fn checks_of(comparison: &RunComparison, allow_undecided: bool) -> Checks {
 }
 
 fn write_text(comparison: &RunComparison, out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "{}\n{}", comparison.sentence, comparison.gate.sentence)?;
+    writeln!(out, "{}\n{}", one_line(&comparison.sentence), one_line(&comparison.gate.sentence))?;
     let (gated, others): (Vec<&RunRow>, Vec<&RunRow>) = comparison.rows.iter().partition(|row| row.gated.is_some());
     for (title, rows) in [("Gated", gated), ("Not gated", others)] {
         if !rows.is_empty() {
             writeln!(out, "\n{title}:")?;
         }
-        rows.iter().try_for_each(|row| writeln!(out, "  {:<17}  {}", word(row), row.sentence))?;
+        rows.iter().try_for_each(|row| writeln!(out, "  {:<17}  {}", word(row), one_line(&row.sentence)))?;
     }
-    comparison.warnings.iter().try_for_each(|warning| writeln!(out, "note: {warning}"))?;
+    comparison.warnings.iter().try_for_each(|warning| writeln!(out, "note: {}", one_line(warning)))?;
     match &comparison.history {
         Some(history) => write!(out, "\n{}", history_text(history, report::style())),
         None => Ok(()),
@@ -203,14 +204,14 @@ fn write_text(comparison: &RunComparison, out: &mut impl Write) -> io::Result<()
 }
 
 fn write_markdown(comparison: &RunComparison, checks: &Checks, out: &mut impl Write) -> io::Result<()> {
-    write!(out, "{}\n{}\n", checks::markdown(checks), comparison.gate.sentence)?;
+    write!(out, "{}\n{}\n", checks::markdown(checks), markdown_prose(&comparison.gate.sentence))?;
     let others = comparison.rows.iter().filter(|row| row.gated.is_none());
     if others.clone().next().is_some() {
         writeln!(out, "\n<details><summary>Not gated</summary>\n")?;
-        others.clone().try_for_each(|row| writeln!(out, "- {}: {}", word(row), row.sentence))?;
+        others.clone().try_for_each(|row| writeln!(out, "- {}: {}", word(row), markdown_prose(&row.sentence)))?;
         writeln!(out, "\n</details>")?;
     }
-    comparison.warnings.iter().try_for_each(|warning| writeln!(out, "\n> {warning}"))?;
+    comparison.warnings.iter().try_for_each(|warning| writeln!(out, "\n> {}", markdown_prose(warning)))?;
     match &comparison.history {
         Some(history) => write!(out, "\n{}", history_markdown(history)),
         None => Ok(()),
@@ -229,5 +230,46 @@ const fn word(row: &RunRow) -> &'static str {
         (None, RunVerdict::Different) => "different",
         (None, RunVerdict::PracticallyEqual) => "practically equal",
         (None, RunVerdict::Undecided) => "undecided",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Escape sequences, marks of direction, markup, a mention and a link in every text.
+    fn hostile() -> RunComparison {
+        let text = || "\u{1b}[2J\u{202e}a\nb <details> @user http://x".to_owned();
+        let row = RunRow { measure: text(), sentence: text(), ..RunRow::default() };
+        let gated = RunRow { gated: Some(breme_judge::Gated::default()), ..row.clone() };
+        let gate = breme_judge::GateSummary { sentence: text(), ..Default::default() };
+        RunComparison {
+            sentence: text(),
+            gate,
+            before: text(),
+            rows: vec![gated, row],
+            warnings: vec![text()],
+            ..RunComparison::default()
+        }
+    }
+
+    #[test]
+    fn foreign_text_is_harmless_on_a_terminal() {
+        let mut out = Vec::new();
+        write_text(&hostile(), &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(!text.chars().any(|c| c == '\u{202e}' || c.is_control() && c != '\n'), "{text}");
+        assert_eq!(text.matches("a b <details>").count(), 5, "{text}");
+    }
+
+    #[test]
+    fn foreign_text_is_no_markup_of_a_pull_request() {
+        let comparison = hostile();
+        let mut out = Vec::new();
+        write_markdown(&comparison, &checks_of(&comparison, false), &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(!text.chars().any(|c| c == '\u{202e}' || c.is_control() && c != '\n'), "{text}");
+        assert!(!text.contains("@user") && !text.contains("http://"), "{text}");
+        assert_eq!(text.matches("<details>").count(), 1, "only its own: {text}");
     }
 }

@@ -4,6 +4,7 @@ use breme_command::failure::Failure;
 
 use super::init;
 use super::run::{self, Storage};
+use super::stored_run::ClaimKind;
 
 /// Compare two drivers of breme's own server, in half a minute
 #[derive(Debug, clap::Args)]
@@ -22,7 +23,7 @@ const DESIGN: &str = "duration = \"500ms\"\npause = \"100ms\"\nblocks = { least 
 pub(super) fn demo(args: &DemoArgs) -> Result<u8, Failure> {
     let folder =
         std::env::current_dir().map_err(|error| Failure::run(format!("the current folder cannot be read: {error}")))?;
-    run::run_text(&args.storage, &experiment(), "demo", &folder)
+    run::run_text(&args.storage, &experiment(), "demo", &folder, ClaimKind::Claim)
 }
 
 fn experiment() -> String {

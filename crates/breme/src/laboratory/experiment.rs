@@ -1,10 +1,10 @@
 //! Reads the file of an experiment and the files that it names, which the pure crate cannot do.
 
-use std::fs;
 use std::path::Path;
 
 use breme_command::failure::Failure;
 use breme_experiment::plan::{EXPERIMENT_BYTES_MAX, Plan, Surroundings};
+use breme_sys::read_bounded;
 
 use super::roles;
 
@@ -39,12 +39,29 @@ fn parse(text: &str, profile: Option<&str>, folder: &Path) -> Result<Plan, breme
 
 fn read_file(path: &Path) -> Result<String, String> {
     let fault = |problem: String| format!("{}: {problem}", path.display());
-    let metadata = fs::metadata(path).map_err(|error| fault(error.to_string()))?;
-    if metadata.is_dir() {
+    if path.is_dir() {
         return Err(fault("is a folder; give an experiment file".to_owned()));
     }
-    if metadata.len() > EXPERIMENT_BYTES_MAX as u64 {
-        return Err(fault(format!("has {} bytes; at most {EXPERIMENT_BYTES_MAX} are read", metadata.len())));
+    let bytes = read_bounded(path, EXPERIMENT_BYTES_MAX as u64).map_err(|error| fault(error.to_string()))?;
+    String::from_utf8(bytes).map_err(|error| fault(format!("is not UTF-8: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// The size of a device is 0.
+    #[test]
+    fn files_are_bounded_text() {
+        for device in ["/dev/zero", "/dev/urandom"] {
+            let problem = read_file(Path::new(device)).unwrap_err();
+            assert!(problem.starts_with(device) && problem.contains("more than"), "{problem}");
+        }
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"caf\xe9").unwrap();
+        assert!(read_file(file.path()).unwrap_err().contains("is not UTF-8"));
+        assert!(read_file(Path::new("/")).unwrap_err().contains("is a folder"));
     }
-    fs::read_to_string(path).map_err(|error| fault(error.to_string()))
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use breme_command::failure::Failure;
 use breme_command::output;
-use breme_subject::{find_program, listening_ports, serves_http};
+use breme_subject::{ERROR_STATUS_MIN, find_program, listening_ports, status_of};
 
 /// Write an experiment file to start from
 #[derive(Debug, clap::Args)]
@@ -42,7 +42,7 @@ const TRIED_MAX: usize = 32;
 const RESPONSE_WITHIN: Duration = Duration::from_millis(500);
 
 pub(super) fn init(args: &InitArgs) -> Result<u8, Failure> {
-    let found = FoundServers::here();
+    let (found, failing) = FoundServers::here();
     let name = args.file.display();
     let mut file = OpenOptions::new().write(true).create_new(true).open(&args.file).map_err(|error| {
         Failure::run(match error.kind() {
@@ -52,6 +52,11 @@ pub(super) fn init(args: &InitArgs) -> Result<u8, Failure> {
     })?;
     let written = file.write_all(found.experiment().as_bytes());
     written.map_err(|error| Failure::run(format!("{name}: cannot be written: {error}")))?;
+    for FailingServer { url, status } in failing {
+        breme_base::error_line!(
+            "breme init: left out {url}, where GET / returned status {status}; name another path: breme versus {url}/PATH …"
+        );
+    }
     output::print(&format!(
         "found   {}\nwrote   {name}: {}\nnext    breme run --quick {name}\n",
         found.in_words(),
@@ -70,14 +75,36 @@ enum FoundServers {
     Nothing,
 }
 
-impl FoundServers {
-    fn here() -> Self {
-        let is_usual = |port: &u16| USUAL_PORTS.iter().any(|ports| ports.contains(port));
-        let urls = listening_ports().into_iter().filter(is_usual).take(TRIED_MAX).filter_map(url_of).take(2);
-        let urls: Vec<String> = urls.collect();
-        if !urls.is_empty() {
-            return Self::Running(urls);
+/// A server whose front page is an error, of which an experiment would be useless.
+#[derive(Debug, PartialEq, Eq)]
+struct FailingServer {
+    url: String,
+    status: u16,
+}
+
+/// The first two servers with a front page, and those before them that responded with an error.
+fn choose(servers: impl Iterator<Item = (String, u16)>) -> (Vec<String>, Vec<FailingServer>) {
+    let mut failing = Vec::new();
+    let with_page = servers.filter_map(|(url, status)| {
+        if status < ERROR_STATUS_MIN {
+            return Some(url);
         }
+        failing.push(FailingServer { url, status });
+        None
+    });
+    (with_page.take(2).collect(), failing)
+}
+
+impl FoundServers {
+    fn here() -> (Self, Vec<FailingServer>) {
+        let is_usual = |port: &u16| USUAL_PORTS.iter().any(|ports| ports.contains(port));
+        let ports = listening_ports().into_iter().filter(is_usual).take(TRIED_MAX);
+        let (urls, failing) = choose(ports.filter_map(server_at));
+        let found = if urls.is_empty() { Self::installed() } else { Self::Running(urls) };
+        (found, failing)
+    }
+
+    fn installed() -> Self {
         let here = std::path::Path::new(".");
         match () {
             () if find_program("nginx", here).is_some() => Self::Nginx,
@@ -119,15 +146,25 @@ impl FoundServers {
     }
 }
 
-fn url_of(port: u16) -> Option<String> {
+/// The URL of a server that responds, and the status.
+fn server_at(port: u16) -> Option<(String, u16)> {
     let schemes = if port == 443 || port == 8443 { ["https", "http"] } else { ["http", "https"] };
     let urls = schemes.map(|scheme| format!("{scheme}://127.0.0.1:{port}"));
-    urls.into_iter().find(|url| serves_http(url, RESPONSE_WITHIN))
+    urls.into_iter().find_map(|url| status_of(&url, "/", &[], RESPONSE_WITHIN).map(|status| (url, status)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn servers_without_a_front_page_are_left_out() {
+        let server = |port: u16, status| (format!("http://127.0.0.1:{port}"), status);
+        let servers = [server(1, 404), server(2, 200), server(3, 503), server(4, 302), server(5, 500)];
+        let (chosen, failing) = choose(servers.into_iter());
+        assert_eq!(chosen, [2, 4].map(|port| format!("http://127.0.0.1:{port}")));
+        assert_eq!(failing.iter().map(|server| server.status).collect::<Vec<_>>(), [404, 503]);
+    }
 
     #[test]
     fn the_written_file_is_an_experiment() {

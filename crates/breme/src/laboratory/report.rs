@@ -1,7 +1,7 @@
 //! `breme report`: the report of a stored run.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use breme_command::checks::{self, Checks};
@@ -11,7 +11,7 @@ use breme_report::{Histograms, Run, Style};
 use breme_runner::journal;
 use clap::ValueEnum;
 
-use super::stored_run;
+use super::stored_run::{self, ClaimKind};
 
 /// Print the result of a stored run, and rewrite its report.html
 #[derive(Debug, clap::Args)]
@@ -62,14 +62,18 @@ pub(super) fn report(args: &ReportArgs) -> Result<u8, Failure> {
     let judged = stored_run::read(&args.run)?;
     let instruments = judged.instruments()?;
     let run = judged.shown(&instruments);
-    write_page(&breme_report::html(&run), &journal::report_path(&judged.run.folder))?;
+    let checks = judged.checks(false, ClaimKind::Claim);
     match &args.output {
         Some(path) => {
             let failed = |error| Failure::run(format!("{}: cannot be written: {error}", path.display()));
             let mut file = BufWriter::new(File::create(path).map_err(failed)?);
-            write(&run, &judged.checks(false), args.format, &mut file).and_then(|()| file.flush()).map_err(failed)?;
+            write(&run, &checks, args.format, &mut file).and_then(|()| file.flush()).map_err(failed)?;
         }
-        None => output::write(|out| write(&run, &judged.checks(false), args.format, out))?,
+        None => output::write(|out| write(&run, &checks, args.format, out))?,
+    }
+    // The folder may belong to another user, or its disk may be full.
+    if let Err(failure) = write_page(&breme_report::html(&run), &journal::report_path(&judged.run.folder)) {
+        breme_base::error_line!("breme report: {}", failure.message);
     }
     Ok(0)
 }
@@ -90,15 +94,31 @@ pub(super) fn write(run: &Run<'_>, checks: &Checks, format: ReportFormat, out: &
         ReportFormat::Junit => checks::junit(checks),
         ReportFormat::Csv => breme_report::csv_trials(run),
         ReportFormat::MeasuresCsv => breme_report::csv_measures(run),
-        ReportFormat::Jtl => return breme_report::jtl(run, out),
-        ReportFormat::GoBench => breme_report::go_bench(run),
+        ReportFormat::Jtl => {
+            note_loads_without_times(run);
+            return breme_report::jtl(run, out);
+        }
+        ReportFormat::GoBench => {
+            note_loads_without_times(run);
+            breme_report::go_bench(run)
+        }
     };
     out.write_all(text.as_bytes())
 }
 
+fn note_loads_without_times(run: &Run<'_>) {
+    let count = breme_report::loads_without_times(run);
+    if count > 0 {
+        let loads = breme_base::plural(count as u64, "load");
+        breme_base::error_line!(
+            "breme report: {loads} left out: this format needs the distribution of times, which other load generators \
+             do not report"
+        );
+    }
+}
+
 /// According to the terminal.
 pub(super) fn style() -> Style {
-    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let width = terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
-    Style { colours: io::stdout().is_terminal() && !plain, width: width.unwrap_or(Style::default().width) }
+    Style { colours: output::has_colours(&io::stdout()), width: width.unwrap_or(Style::default().width) }
 }

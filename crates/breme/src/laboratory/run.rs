@@ -16,7 +16,7 @@ use breme_driver::{Address, Clock};
 use breme_experiment::plan::{Estimate, Plan};
 use breme_experiment::record::{Purpose, Revision, RunEnd, RunHead, TrialEnd, TrialRecord, VERSION};
 use breme_judge::head_differences;
-use breme_runner::journal::{self, Journal};
+use breme_runner::journal::{self, Journal, JournalError};
 use breme_runner::{conduct, preflight, revision, subject_versions};
 use breme_subject::{Hierarchy, Keeper, Launcher, machine};
 use indicatif::{HumanCount, HumanDuration};
@@ -25,7 +25,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use super::progress::Show;
 use super::report::{self, ReportFormat};
 use super::status::RunStatus;
-use super::stored_run::{self, Judged, RUNS_FOLDER};
+use super::stored_run::{self, ClaimKind, Judged, RUNS_FOLDER};
 use super::{experiment, roles};
 
 /// The hidden command that supervises a subject's processes.
@@ -36,7 +36,7 @@ const KEEP: &str = "keep";
 #[command(after_help = AFTER_HELP)]
 pub struct RunArgs {
     /// Experiment files (TOML), run one after another; see docs/EXPERIMENTS.md
-    #[arg(value_name = "EXPERIMENT", required_unless_present = "resume")]
+    #[arg(value_name = "EXPERIMENT", required_unless_present_any = ["resume", "blocks"])]
     experiments: Vec<PathBuf>,
 
     /// Apply this profile of the experiment
@@ -56,7 +56,6 @@ pub struct RunArgs {
     resume: Option<PathBuf>,
 
     /// Extend the resumed run to N blocks in total
-    // An argument that conflicts with a given one is no longer required.
     #[arg(long, value_name = "N", requires = "resume", conflicts_with = "experiments")]
     blocks: Option<u32>,
 
@@ -100,7 +99,7 @@ Exit status:
   0    every hypothesis is supported
   1    no trial counts, or the run failed
   2    wrong usage
-  3    a hypothesis is refuted
+  3    a hypothesis is refuted, or a claimed difference is practically equal
   4    no verdict: a hypothesis is undecided or has no data, or a search found nothing
   130  interrupted by SIGINT (143: SIGTERM)";
 
@@ -136,7 +135,8 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
             output::print(&plan_in_short(path, plan))?;
             continue;
         }
-        let code = begin(&args.storage, path, plan, admin.as_ref().map(|(_, status)| status))?;
+        let status = admin.as_ref().map(|(_, status)| status);
+        let code = begin(&args.storage, path, plan, ClaimKind::Claim, status)?;
         if severity(code).is_none() {
             return Ok(code); // interrupted
         }
@@ -146,11 +146,17 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
 }
 
 /// Runs an experiment given as text; `name` is that of its runs, `folder` the base of its relative paths.
-pub(super) fn run_text(storage: &Storage, text: &str, name: &str, folder: &Path) -> Result<u8, Failure> {
+pub(super) fn run_text(
+    storage: &Storage,
+    text: &str,
+    name: &str,
+    folder: &Path,
+    claims: ClaimKind,
+) -> Result<u8, Failure> {
     check_name(storage)?;
     let plan = experiment::read_text(text, folder)?;
     check_before_start("the experiment", &plan)?;
-    begin(storage, Path::new(name), &plan, None)
+    begin(storage, Path::new(name), &plan, claims, None)
 }
 
 /// The admin server, which runs until the program exits, and its status.
@@ -245,12 +251,16 @@ fn time_in_short(estimate: Estimate) -> String {
     )
 }
 
-fn begin(args: &Storage, path: &Path, plan: &Plan, status: Option<&RunStatus>) -> Result<u8, Failure> {
+fn begin(
+    args: &Storage,
+    path: &Path,
+    plan: &Plan,
+    claims: ClaimKind,
+    status: Option<&RunStatus>,
+) -> Result<u8, Failure> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let name = args.name.clone().unwrap_or_else(|| run_name(path, &args.runs));
     let head = RunHead {
         version: VERSION,
-        run: name.clone(),
         title: plan.title.clone(),
         profile: plan.profile.clone(),
         seed: plan.seed,
@@ -258,8 +268,33 @@ fn begin(args: &Storage, path: &Path, plan: &Plan, status: Option<&RunStatus>) -
         ..RunHead::default()
     };
     let head = with_surroundings(head, plan);
-    let journal = Journal::create(&args.runs.join(name), &head, &plan.to_toml()).map_err(Failure::run)?;
-    carry_out(args, plan, journal, Vec::new(), status)
+    let journal = create_journal(args, path, &head, &plan.to_toml()).map_err(Failure::run)?;
+    carry_out(args, plan, journal, Vec::new(), claims, status)
+}
+
+/// Creates a run with the given name, or with the experiment's name and the first free number.
+fn create_journal(args: &Storage, path: &Path, head: &RunHead, plan: &str) -> Result<Journal, JournalError> {
+    let create = |name: &str| {
+        let head = RunHead { run: name.to_owned(), ..head.clone() };
+        Journal::create(&args.runs.join(name), &head, plan)
+    };
+    if let Some(name) = &args.name {
+        return create(name);
+    }
+    let mut number = 1;
+    loop {
+        let name = run_name(path, number);
+        let folder = args.runs.join(&name);
+        number += 1;
+        if folder.exists() {
+            continue;
+        }
+        // Another breme may have created the same folder in the meantime.
+        match create(&name) {
+            Err(error) if error.is_of_existing_folder() && folder.is_dir() => {}
+            created => return created,
+        }
+    }
 }
 
 /// The head with the machine, the versions and the revision of this moment.
@@ -309,7 +344,8 @@ fn resume(args: &RunArgs, folder: &Path, process: ProcessMetrics) -> Result<u8, 
     }
     check_before_start(&folder.display().to_string(), &plan)?;
     let admin = start_admin(args.admin.address()?, process)?;
-    carry_out(&args.storage, &plan, journal, run.trials, admin.as_ref().map(|(_, status)| status))
+    let status = admin.as_ref().map(|(_, status)| status);
+    carry_out(&args.storage, &plan, journal, run.trials, ClaimKind::Claim, status)
 }
 
 fn blocks_begun(trials: &[TrialRecord]) -> u32 {
@@ -322,6 +358,7 @@ fn carry_out(
     plan: &Plan,
     mut journal: Journal,
     recorded: Vec<TrialRecord>,
+    claims: ClaimKind,
     status: Option<&RunStatus>,
 ) -> Result<u8, Failure> {
     let launcher = launcher()?;
@@ -343,7 +380,7 @@ fn carry_out(
         breme_base::error_line!("{fault}"); // the answer is worth more than this
     }
     let judged = stored_run::judged(plan, run);
-    let checks = judged.checks(args.allow_undecided);
+    let checks = judged.checks(args.allow_undecided, claims);
     print_result(args, &judged, &checks, end)?;
     Ok(match end {
         RunEnd::Interrupted => interruption.exit_code(),
@@ -353,15 +390,14 @@ fn carry_out(
     })
 }
 
-/// Prints the result, writes the rest to the folder, and prints where that is.
+/// Prints the result, writes the page to the folder, and prints where that is. Neither failure costs the other.
 fn print_result(args: &Storage, judged: &Judged, checks: &Checks, end: RunEnd) -> Result<(), Failure> {
     let instruments = judged.instruments()?;
     let run = judged.shown(&instruments);
     let report = journal::report_path(&judged.run.folder);
-    // The result is printed first: a full disk may cost the page, but not the result.
-    output::write(|out| report::write(&run, checks, args.format, out))?;
+    let printed = output::write(|out| report::write(&run, checks, args.format, out));
     checks::annotate(checks);
-    report::write_page(&breme_report::html(&run), &report)?;
+    let written = report::write_page(&breme_report::html(&run), &report);
     let folder = judged.run.folder.display();
     match end {
         RunEnd::Complete | RunEnd::Decided => {}
@@ -371,8 +407,13 @@ fn print_result(args: &Storage, judged: &Judged, checks: &Checks, end: RunEnd) -
         RunEnd::Interrupted => breme_base::error_line!("interrupted; resume with: breme run --resume {folder}"),
         RunEnd::Failing { trial } => breme_base::error_line!("{}", failing_in_words(judged, trial)),
     }
-    breme_base::error_line!("report: {}", report.display());
-    Ok(())
+    match (&printed, &written) {
+        (_, Ok(())) => breme_base::error_line!("report: {}", report.display()),
+        (Ok(()), Err(_)) => breme_base::error_line!("run: {folder}"),
+        // Of two failures the first is returned.
+        (Err(_), Err(page)) => breme_base::error_line!("run: {folder}\n{}", page.message),
+    }
+    printed.and(written)
 }
 
 /// Why a run with repeated failures was ended, quoting the failed program.
@@ -426,11 +467,10 @@ fn severity(code: u8) -> Option<usize> {
     [0, NO_VERDICT, FAILED, AGAINST].iter().position(|&known| known == code)
 }
 
-/// The experiment's name and the first unused number: `pipelining-1`.
-fn run_name(experiment: &Path, runs: &Path) -> String {
+/// The experiment's name and a number: `pipelining-1`.
+fn run_name(experiment: &Path, number: u64) -> String {
     let stem = experiment.file_stem().map_or_else(|| "run".to_owned(), |stem| stem.to_string_lossy().into_owned());
-    let mut names = (1_u64..).map(|number| format!("{stem}-{number}"));
-    names.find(|name| !runs.join(name).exists()).unwrap_or(stem)
+    format!("{stem}-{number}")
 }
 
 #[cfg(test)]
@@ -469,6 +509,30 @@ mod tests {
             assert!(refused.contains(difference), "{refused}");
             assert!(refused.contains("start a new run with: breme run runs/one/plan.toml"), "{refused}");
         }
+    }
+
+    #[test]
+    fn runs_that_begin_together_have_different_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = Storage {
+            runs: folder.path().join("runs"),
+            name: None,
+            format: ReportFormat::Text,
+            allow_undecided: false,
+            quiet: true,
+        };
+        let create = || create_journal(&storage, Path::new("a.toml"), &RunHead::default(), "").unwrap();
+        let names = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(create)).collect();
+            let journals: Vec<Journal> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+            let name = |journal: &Journal| journal.folder().file_name().unwrap().to_string_lossy().into_owned();
+            journals.iter().map(name).collect::<std::collections::BTreeSet<_>>()
+        });
+        assert_eq!(names, (1..=8).map(|number| format!("a-{number}")).collect());
+        let named = Storage { name: Some("a-1".to_owned()), ..storage };
+        assert!(create_journal(&named, Path::new("a.toml"), &RunHead::default(), "").is_err());
+        let no_folder = Storage { runs: "/dev/null".into(), name: None, ..named };
+        assert!(create_journal(&no_folder, Path::new("a.toml"), &RunHead::default(), "").is_err());
     }
 
     #[test]

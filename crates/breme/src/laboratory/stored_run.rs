@@ -15,6 +15,15 @@ use breme_runner::journal::{self, StoredRun};
 
 use super::experiment;
 
+/// What the hypotheses of a run are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ClaimKind {
+    /// Claims of an author: a refuted one fails.
+    Claim,
+    /// Questions, to which "no difference" is as good an answer as any.
+    Question,
+}
+
 /// The default folder of runs.
 pub(super) const RUNS_FOLDER: &str = "runs";
 
@@ -87,15 +96,11 @@ impl Judged {
     }
 
     /// Each hypothesis and each search.
-    pub(super) fn checks(&self, allow_undecided: bool) -> Checks {
+    pub(super) fn checks(&self, allow_undecided: bool, claims: ClaimKind) -> Checks {
         let Judgement { answer, hypotheses, searches, .. } = &self.judgement;
         let hypotheses = hypotheses.iter().map(|hypothesis| NamedCheck {
             name: hypothesis.says.clone(),
-            result: match hypothesis.verdict {
-                Verdict::Supported => CheckResult::Passed,
-                Verdict::Refuted | Verdict::PracticallyEqual => CheckResult::Failed,
-                Verdict::Undecided { .. } | Verdict::NoData => CheckResult::NoVerdict,
-            },
+            result: result_of(hypothesis.verdict, claims),
             detail: hypothesis.sentence.clone(),
         });
         let searches = searches.iter().map(|search| NamedCheck {
@@ -119,6 +124,15 @@ impl Judged {
     }
 }
 
+fn result_of(verdict: Verdict, claims: ClaimKind) -> CheckResult {
+    match verdict {
+        Verdict::Supported => CheckResult::Passed,
+        Verdict::Refuted | Verdict::PracticallyEqual if claims == ClaimKind::Question => CheckResult::Passed,
+        Verdict::Refuted | Verdict::PracticallyEqual => CheckResult::Failed,
+        Verdict::Undecided { .. } | Verdict::NoData => CheckResult::NoVerdict,
+    }
+}
+
 fn search_name(search: &SearchOutcome) -> String {
     let at: Vec<String> = search.at.iter().map(|(factor, level)| format!("{factor}={level}")).collect();
     let at = if at.is_empty() { String::new() } else { format!(" [{}]", at.join(", ")) };
@@ -127,4 +141,18 @@ fn search_name(search: &SearchOutcome) -> String {
 
 fn fault(path: &Path, error: &std::io::Error) -> Failure {
     Failure::run(format!("{}: cannot be read: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_difference_is_an_answer_to_a_question_but_refutes_a_claim() {
+        for verdict in [Verdict::Refuted, Verdict::PracticallyEqual] {
+            assert_eq!(result_of(verdict, ClaimKind::Claim), CheckResult::Failed);
+            assert_eq!(result_of(verdict, ClaimKind::Question), CheckResult::Passed);
+        }
+        assert_eq!(result_of(Verdict::NoData, ClaimKind::Question), CheckResult::NoVerdict);
+    }
 }

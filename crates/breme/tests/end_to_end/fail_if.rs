@@ -47,5 +47,5 @@ fn conditions_decide_the_exit_status_and_each_is_reported() {
     let count = |name: &str| document.descendants().filter(|node| node.has_tag_name(name)).count();
     assert_eq!(["testcase", "failure", "error"].map(count), [4, 1, 1], "{text}");
     let (_, text, _) = run(&["pass > 10%"], &["--format", "markdown"]);
-    assert!(text.contains("| ❌ | fail if pass > 10% | pass 100 % |"), "{text}");
+    assert!(text.contains("| ❌ | fail if pass &gt; 10% | pass 100 % |"), "{text}");
 }

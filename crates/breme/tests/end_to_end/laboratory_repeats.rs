@@ -63,6 +63,40 @@ fn an_invalid_trial_is_run_again_and_counts_once() {
     assert_eq!(laboratory.trials("one").len(), trials.len());
 }
 
+/// Neither the page nor standard output needs the other, and a terminal that can only print gets no colours.
+#[test]
+fn a_result_that_cannot_be_written_everywhere_is_written_where_it_can() {
+    let laboratory = Laboratory::new(EXPERIMENT);
+    let into_full_disk = |arguments: &str| {
+        let line = format!("{} {arguments} > /dev/full", env!("CARGO_BIN_EXE_breme"));
+        std::process::Command::new("sh").args(["-c", &line]).current_dir(laboratory.folder()).output().unwrap()
+    };
+    let output = into_full_disk("run experiment.toml --name one -q");
+    let stderr = text_of(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("standard output cannot be written") && stderr.contains("report: runs/one"), "{stderr}");
+    let page = laboratory.folder().join("runs/one/report.html");
+    assert!(page.is_file());
+
+    // Nobody can write a file in place of a folder.
+    fs::remove_file(&page).unwrap();
+    fs::create_dir_all(page.join("occupied")).unwrap();
+    let output = laboratory.breme(&["report", "one"]);
+    let stderr = text_of(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert!(text_of(&output.stdout).contains("One trial"), "{}", text_of(&output.stdout));
+    assert!(stderr.contains("report.html: cannot be written"), "{stderr}");
+
+    let line = format!("{} report one", env!("CARGO_BIN_EXE_breme"));
+    let coloured = |term: &str| {
+        let mut script = std::process::Command::new("script");
+        script.args(["--quiet", "--return", "--command", &line, "/dev/null"]).current_dir(laboratory.folder());
+        let output = script.env("TERM", term).env_remove("NO_COLOR").stdin(std::process::Stdio::null()).output();
+        text_of(&output.unwrap().stdout).contains('\x1b')
+    };
+    assert!(coloured("xterm-256color") && !coloured("dumb"));
+}
+
 /// A trial that was not steady counts: repeating it would select the undisturbed ones.
 #[test]
 fn a_trial_that_was_not_steady_is_not_run_again() {
@@ -78,5 +112,5 @@ fn a_trial_that_was_not_steady_is_not_run_again() {
     assert_eq!(laboratory.trials("one"), [first]);
     let judged = json(&output.stdout)["judgement"].clone();
     assert_eq!(judged["trials"]["counted"], 1, "{}", text_of(&output.stderr));
-    assert!(judged["notes"].to_string().contains("1 trial not steady (they count)"), "{judged}");
+    assert!(judged["notes"].to_string().contains("1 trial not steady, but counted"), "{judged}");
 }

@@ -43,6 +43,40 @@ fn the_port_of_a_command_is_discovered() {
     laboratory.wait_deserted();
 }
 
+/// Pages of errors are small and fast, and would win.
+#[test]
+fn a_server_that_only_returns_errors_does_not_win() {
+    let laboratory = Laboratory::new("");
+    let site = Site::lab("auto");
+    let (page, nothing) = (format!("big={}", site.url("/bytes/100000")), format!("small={}", site.url("")));
+    let output = laboratory.breme(&["versus", &page, &nothing, "--get", "/no/such/page", "-d", "200ms", "-q"]);
+    let stderr = text_of(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("/no/such/page returned status 404") && stderr.contains("--get"), "{stderr}");
+    assert!(!laboratory.folder().join("runs").exists(), "nothing has begun");
+
+    // A server that is started by the trials is not asked before.
+    let started = format!("small={PROGRAM} site --listen 127.0.0.1:${{port}} $PWD");
+    let output = laboratory.breme(&["versus", &page, &started, "-d", "200ms"]);
+    let stderr = text_of(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("every response failed its check: status 404"), "{stderr}");
+    assert!(!text_of(&output.stdout).contains("Supported"), "{}", text_of(&output.stdout));
+    laboratory.wait_deserted();
+}
+
+/// The kernel releases the port of a killed io_uring process after the process.
+#[test]
+fn servers_that_were_started_for_their_ports_are_gone_before_the_trials() {
+    let laboratory = Laboratory::new("");
+    let [first, second] = [(), ()].map(|()| reserved_address());
+    let server = |address| format!("{PROGRAM} site --lab --listen {address}");
+    let arguments = ["versus", &server(first), &server(second), "--get", "/bytes/100", "-d", "50ms", "-q"];
+    let output = laboratory.breme(&arguments);
+    assert!(matches!(output.status.code(), Some(0 | 4)), "{}", text_of(&output.stderr));
+    laboratory.wait_deserted();
+}
+
 #[test]
 fn mistakes_name_the_remedy() {
     let laboratory = Laboratory::new("");

@@ -106,6 +106,21 @@ fn an_interrupt_gives_the_terminal_back() {
     assert!(after.contains("\x1b[?25h") && plain(after).contains("interrupted"), "{shown}");
 }
 
+/// Ctrl-\ and a terminal that is closed, sent by the shell of the load.
+#[test]
+fn other_signals_of_a_terminal_give_it_back_too() {
+    let site = Site::lab("auto");
+    let url = site.url("/bytes/100");
+    let breme = env!("CARGO_BIN_EXE_breme");
+    for signal in ["QUIT", "HUP"] {
+        let line =
+            format!("stty cols 80 rows 24; timeout --signal {signal} --foreground 1 {breme} load -c 2 -d 1m {url}");
+        let (shown, _) = in_terminal(&line, &[]);
+        let (_, after) = shown.split_once(LEAVE).unwrap_or_else(|| panic!("no view: {shown}"));
+        assert!(after.contains("\x1b[?25h") && plain(after).contains("interrupted"), "{signal}: {shown}");
+    }
+}
+
 /// Reads what a terminal shows, up to this text.
 fn read_until(screen: &mut ChildStdout, text: &str) -> String {
     let mut shown = Vec::new();

@@ -6,6 +6,8 @@ use std::env;
 use std::fs::OpenOptions;
 use std::io::Write;
 
+use breme_base::many_lines;
+
 use super::{CheckResult, Checks, markdown};
 
 /// GitHub shows ten annotations of each level per step.
@@ -40,7 +42,7 @@ fn commands(checks: &Checks) -> Vec<String> {
 }
 
 fn data(text: &str) -> String {
-    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+    many_lines(text).replace('%', "%25").replace('\n', "%0A")
 }
 
 fn property(text: &str) -> String {
@@ -62,6 +64,7 @@ mod tests {
             "{lines:?}"
         );
         assert!(lines[1].starts_with("::warning title="), "{lines:?}");
+        assert!(!lines[0].contains('\u{1b}'), "{lines:?}");
         assert_eq!(commands(&checks(&[Passed])), ["::notice title=a|b::So it is."]);
         assert_eq!(commands(&checks(&[Failed; 30])).len(), ANNOTATIONS_MAX);
     }

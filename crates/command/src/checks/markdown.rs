@@ -2,12 +2,14 @@
 
 use std::fmt::Write;
 
+use breme_base::{markdown_prose, markdown_text};
+
 use super::{CheckResult, Checks};
 
 /// A heading, the verdict, and a row per check.
 #[must_use]
 pub fn markdown(checks: &Checks) -> String {
-    let mut text = format!("## {}\n\n**{}**\n", cell(&checks.title), cell(&checks.sentence));
+    let mut text = format!("## {}\n\n**{}**\n", markdown_text(&checks.title), markdown_prose(&checks.sentence));
     if !checks.all.is_empty() {
         text.push_str("\n| | check | result |\n|---|---|---|\n");
     }
@@ -17,14 +19,9 @@ pub fn markdown(checks: &Checks) -> String {
             CheckResult::Failed => "❌",
             CheckResult::NoVerdict => "❔",
         };
-        let _ = writeln!(text, "| {sign} | {} | {} |", cell(&check.name), cell(&check.detail));
+        let _ = writeln!(text, "| {sign} | {} | {} |", markdown_text(&check.name), markdown_prose(&check.detail));
     }
     text
-}
-
-/// Escapes characters that would end a cell or begin a tag.
-fn cell(text: &str) -> String {
-    text.replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
 }
 
 #[cfg(test)]
@@ -38,6 +35,7 @@ mod tests {
         assert!(text.starts_with("## a\\|b\n\n**So it is.**\n"), "{text}");
         let rows: Vec<&str> = text.lines().filter(|line| line.contains("p99")).collect();
         assert_eq!(rows.len(), 2);
-        assert!(rows[1].starts_with("| ❌ | p99(user) &lt; 1 ms & &lt;more> | 5 ms and "), "{text}");
+        assert!(rows[1].starts_with("| ❌ | p99(user) &lt; 1 ms &amp; &lt;more&gt; | 5 ms and "), "{text}");
+        assert!(!text.contains('\u{1b}'), "{text}");
     }
 }

@@ -45,10 +45,10 @@ impl ValueKind {
     pub fn expected(self) -> &'static str {
         match self {
             Self::Switch => "true or false",
-            Self::Count => "a number or a text such as \"10k\"",
-            Self::Time => "a text such as \"10s\" or a number of seconds",
+            Self::Count => "a number or a string such as \"10k\"",
+            Self::Time => "a string such as \"10s\" or a number of seconds",
             Self::Path => "a path in quotes",
-            Self::Text => "a text in quotes",
+            Self::Text => "a string in quotes",
         }
     }
 }

@@ -175,7 +175,7 @@ fn url_with_options(table: &DeTable<'_>) -> Result<String, String> {
             DeValue::String(text) => text.to_string(),
             DeValue::Integer(number) => number.to_string(),
             DeValue::Boolean(is_on) => is_on.to_string(),
-            other => return Err(format!("`{}` takes a text or a number, not {}", key.get_ref(), describe(other))),
+            other => return Err(format!("`{}` takes a string or a number, not {}", key.get_ref(), describe(other))),
         };
         match key.get_ref().as_ref() {
             "url" => text.push_str(&value),
@@ -187,7 +187,7 @@ fn url_with_options(table: &DeTable<'_>) -> Result<String, String> {
 
 fn describe(value: &DeValue<'_>) -> String {
     match value {
-        DeValue::String(text) => format!("the text {text:?}"),
+        DeValue::String(text) => format!("the string {text:?}"),
         DeValue::Integer(number) => format!("the number {number}"),
         DeValue::Float(number) => format!("the number {number}"),
         DeValue::Boolean(boolean) => boolean.to_string(),

@@ -1,4 +1,5 @@
-//! The configuration in effect as a file: defaults included, and keys without a value as comments.
+//! The configuration in effect as a file: defaults included, and keys without a value as comments. The file may be
+//! written to any folder, so paths are absolute.
 
 use std::fmt::Write;
 
@@ -50,6 +51,11 @@ fn write_key(name: &str, argument: &Arg, matches: &ArgMatches, text: &mut String
 fn written(kind: ValueKind, value: &str) -> String {
     match kind {
         ValueKind::Count if value.parse::<i64>().is_ok() => value.to_owned(),
+        ValueKind::Path => {
+            // Unchanged if the current folder is gone.
+            let path = std::path::absolute(value).unwrap_or_else(|_| value.into());
+            toml::Value::from(path.to_string_lossy().as_ref()).to_string()
+        }
         _ => toml::Value::from(value).to_string(),
     }
 }

@@ -87,11 +87,13 @@ pub(super) enum FaultForm {
     Many(Vec<Fault>),
 }
 
-/// A figure in the schema: a pattern, or a list of patterns.
+/// A figure in the schema: a setting of a factor's level, a pattern, or a list of patterns.
 #[derive(JsonSchema)]
 #[schemars(untagged)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub(super) enum FigureForm {
+    /// A setting of a level: `"$NAME.SETTING"`.
+    OfFactor(String),
     /// This pattern.
     One(FigurePattern),
     /// The sum of these.

@@ -522,7 +522,7 @@ pub struct SearchSection {
     /// Duration of a trial that confirms the result [default: three times `short`].
     pub(crate) long: Option<At<Time>>,
     /// Relative width of the final interval [default: 5 %].
-    pub(crate) precision: Option<Share>,
+    pub(crate) precision: Option<At<Share>>,
 }
 
 /// A model to fit to a measure.

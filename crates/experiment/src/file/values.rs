@@ -106,7 +106,7 @@ impl<'de, T: From<At<String>> + Deserialize<'de>> Deserialize<'de> for OneOrMany
         let At { value, span } = At::<Raw>::deserialize(deserializer)?;
         let text = |value: Raw, span: Span| match value.0.plain() {
             Some(value) => Ok(T::from(At { value, span })),
-            None => Err(de::Error::custom(format!("expected a text, found {}", value.0.describe()))),
+            None => Err(de::Error::custom(format!("expected a string, found {}", value.0.describe()))),
         };
         match value.0 {
             Value::List(list) => {
@@ -254,7 +254,7 @@ macro_rules! written {
 }
 
 written! {
-    Count(u64), "a whole number, or a text such as \"10k\"", { "type": ["integer", "string"], "minimum": 0 },
+    Count(u64), "a whole number, or a string such as \"10k\"", { "type": ["integer", "string"], "minimum": 0 },
     |value| match value {
         Value::Integer(number) => Ok(u64::try_from(*number).ok()),
         Value::Text(text) => Ok(Some(breme_base::parse_count(text)?)),
@@ -273,7 +273,7 @@ written! {
 }
 
 written! {
-    Size(u64), "a number of bytes, or a text such as \"64MiB\"", { "type": ["integer", "string"], "minimum": 0 },
+    Size(u64), "a number of bytes, or a string such as \"64MiB\"", { "type": ["integer", "string"], "minimum": 0 },
     |value| match value {
         Value::Integer(number) => Ok(u64::try_from(*number).ok()),
         Value::Text(text) => match measured(text) {
@@ -286,7 +286,7 @@ written! {
 
 written! {
     /// Requests per second, or a share of another workload's rate.
-    Rate(LoadRate), "a number per second, or a text such as \"20k\"", { "type": ["number", "string"], "minimum": 0 },
+    Rate(LoadRate), "a number per second, or a string such as \"20k\"", { "type": ["number", "string"], "minimum": 0 },
     |value| match value {
         Value::Integer(number) => Ok(Some(*number as f64).filter(|rate| *rate > 0.0).map(LoadRate::PerSecond)),
         Value::Float(number) => {
@@ -384,7 +384,11 @@ written! {
 
 /// Parses a duration; a space before the unit is allowed.
 pub(crate) fn time(text: &str) -> Result<Duration, QuantityError> {
-    let close = text.trim().replacen(' ', "", 1);
+    let text = text.trim();
+    let parts = text.split_once(' ').filter(|(number, unit)| {
+        number.ends_with(|last: char| last.is_ascii_digit()) && unit.starts_with(char::is_alphabetic)
+    });
+    let close = parts.map_or_else(|| text.to_owned(), |(number, unit)| format!("{number}{unit}"));
     breme_base::parse_duration(&close).or_else(|_| breme_base::parse_duration(text))
 }
 
@@ -413,7 +417,7 @@ pub(crate) struct Text(pub String);
 impl<'de> Deserialize<'de> for Text {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Raw(value) = Raw::deserialize(deserializer)?;
-        let fault = || de::Error::custom(format!("expected a text, found {}", value.describe()));
+        let fault = || de::Error::custom(format!("expected a string, found {}", value.describe()));
         value.plain().map(Self).ok_or_else(fault)
     }
 }
@@ -489,7 +493,7 @@ pub(crate) enum ContentSource {
 impl<'de> Deserialize<'de> for ContentSource {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Raw(value) = Raw::deserialize(deserializer)?;
-        let expected = "a text or { from = \"FILE\" }";
+        let expected = "a string or { from = \"FILE\" }";
         if let Some(text) = value.plain() {
             return Ok(Self::Here(text));
         }

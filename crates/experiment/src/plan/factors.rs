@@ -5,7 +5,8 @@ use breme_toml::{Collector, Entry, Table, TreeNode, Value};
 
 const FACTOR_COUNT_MAX: usize = 12;
 const LEVEL_COUNT_MAX: usize = 1_000;
-pub(super) const COMBINATION_COUNT_MAX: usize = 2_000;
+/// Limit of the combinations of levels of a plan.
+pub const COMBINATION_COUNT_MAX: usize = 2_000;
 
 /// A factor as in the file.
 #[derive(Clone, Debug)]
@@ -136,7 +137,7 @@ fn plain_levels(entry: &Entry, list: &[TreeNode], collector: &mut Collector) -> 
     for node in list {
         let Some(name) = node.value.plain() else {
             let described = node.value.describe();
-            collector.note(&node.span, format!("a level in a list is a text, a number or a boolean, not {described}; levels with settings are written as a table: {{ NAME = {{ … }} }}"));
+            collector.note(&node.span, format!("a level in a list is a string, a number or a boolean, not {described}; levels with settings are written as a table: {{ NAME = {{ … }} }}"));
             continue;
         };
         if levels.iter().any(|(known, _)| *known == name) {

@@ -35,7 +35,7 @@ mod workload_draft;
 
 pub use self::blocks::{Blocks, ExtensionError};
 pub use self::estimate::Estimate;
-pub use self::factors::LevelRange;
+pub use self::factors::{COMBINATION_COUNT_MAX, LevelRange};
 pub use self::gate::{Gate, GateError, GatedMeasure, MARGIN_DEFAULT};
 pub use self::measures::PlanMeasure;
 pub use self::model::{Plan, PlanFactor, SearchLength};

@@ -360,8 +360,16 @@ impl Questions<'_> {
                 format!("the long trials ({long:?}) are shorter than the short ones ({short:?}); raise `long`");
             self.collector.note(&at.span, problem);
         }
+        if let Some(precision) = file.precision.as_ref().filter(|precision| precision.value.0 <= 0.0) {
+            self.collector
+                .note(&precision.span, "a search with a precision of 0 never ends; write for example \"5 %\"");
+        }
         let (factor, range) = factor?;
-        let precision = file.precision.map_or(PRECISION_DEFAULT, |share| share.0);
+        if let Some(name) = file.factor.as_ref().filter(|_| range.from < 0.0) {
+            let problem = format!("a search needs levels from 0 on; factor `{factor}` begins at {}", range.from);
+            self.collector.note(&name.span, problem);
+        }
+        let precision = file.precision.as_ref().map_or(PRECISION_DEFAULT, |precision| precision.value.0);
         let search = PlanSearch { factor, range, until: until?, short, long, precision, others: others.to_vec() };
         (self.collector.count() == before).then_some(search)
     }

@@ -24,7 +24,7 @@ impl Resolver<'_, '_> {
                 self.collector.note(
                     span,
                     format!(
-                        "a request is a text such as \"GET /page\" or a table such as {{ get = \"/page\" }}, not {}",
+                        "a request is a string such as \"GET /page\" or a table such as {{ get = \"/page\" }}, not {}",
                         other.describe()
                     ),
                 );

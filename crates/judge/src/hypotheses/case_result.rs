@@ -101,6 +101,7 @@ impl<'a> Shape<'a> {
             high: numbers[2],
             relation: relation.to_string(),
             bound,
+            is_turned,
             claimed: claimed(relation, &written, unit, &case.effect),
             sentence: self.sentence(claim, &case.levels, numbers),
         })
@@ -119,7 +120,7 @@ impl<'a> Shape<'a> {
                 }
             }
             Self::Difference => {
-                let said = between(numbers, |value| amount(value, claim.left.unit()));
+                let said = between(numbers, |value| words::difference(value, claim.left.unit()));
                 format!("`{}` minus `{}` is {said}", claim.left, claim.right)
             }
             Self::Value { of, bound, .. } => {
@@ -198,7 +199,7 @@ const fn turned(relation: Relation) -> Relation {
 fn claimed(relation: Relation, value: &str, unit: Unit, effect: &Effect) -> String {
     let within = (effect.equal_within > 0.0).then(|| match effect.scale {
         Scale::Ratio => amount(effect.equal_within, Unit::Share),
-        Scale::Difference => amount(effect.equal_within, unit),
+        Scale::Difference => words::difference(effect.equal_within, unit),
     });
     match (relation, within) {
         (Relation::Less, _) => format!("less than {value}"),

@@ -78,6 +78,7 @@ fn a_finding_is_relative_to_the_other_side_and_not_to_the_bound() {
     assert!((left.center - 0.25).abs() < 0.01, "{left:?}");
     let value = of("20 ms > mean(user) [path=source]");
     assert_eq!((value.kind, value.unit.as_str(), value.relation.as_str()), (FindingKind::Value, "s", "<"));
+    assert!(value.is_turned && !of("mean(user) [path=source] < 20 ms").is_turned);
     assert_eq!((value.bound, value.claimed.as_str(), value.relative_to.as_str()), (0.02, "less than 20 ms", ""));
     assert!((value.center - 0.01).abs() < 0.0005 && value.low <= value.center && value.center <= value.high);
     let quotient = of("mean(user) [path=source] / mean(user) [path=cached] > 3");
@@ -120,7 +121,11 @@ fn claims_on_counts_are_exact() {
     check(6, "errors(user) < 1 %", Verdict::Supported);
     check(6, "errors(user) > 1 %", Verdict::Refuted);
     check(3, "errors(user) < 1 %", Verdict::Undecided { more_blocks: Some(2) });
-    check(1, "pass(user) == 100 %", Verdict::Supported);
+    check(5, "pass(user) == 100 %", Verdict::Supported);
+    check(1, "pass(user) == 100 %", Verdict::Undecided { more_blocks: Some(4) });
+    check(4, "failed(user) != 0", Verdict::Undecided { more_blocks: Some(1) });
+    check(1, "failed(user) == 1", Verdict::Refuted);
+    check(1, "failed(user) != 1", Verdict::Supported);
     check(6, "failed(user) == 0", Verdict::Supported);
     check(6, "failed(user) != 0", Verdict::Refuted);
     check(6, "pass(user) == 99.9 %", Verdict::Refuted);
@@ -194,6 +199,35 @@ fn a_subject_that_crashes_in_the_third_block_costs_that_block() {
     assert!(judgement.grounds.contains("Of 21 trials, not used: 1 failed."), "{}", judgement.answer);
 }
 
+#[test]
+fn a_failed_trial_is_an_exception_too() {
+    let with_crash = |expect: &str, replicate: u32| {
+        let (experiment, mut records) = claimed(6, expect);
+        let is_it = |record: &&mut TrialRecord| {
+            record.block == 3 && record.replicate == replicate && record.levels["path"] == "source"
+        };
+        let crashed = records.iter_mut().find(is_it).unwrap();
+        crashed.end = TrialEnd::Failed {
+            who: "site".into(),
+            what: "ended with signal 11".into(),
+            printed: String::new(),
+            is_generator: false,
+        };
+        judged(&experiment.question, &records)
+    };
+    for expect in ["pass(user) == 100 %", "errors(user) < 1 %", "failed(user) [path=source] != 0"] {
+        for replicate in [0, 1] {
+            let judged = with_crash(expect, replicate);
+            assert_eq!(judged.verdict, Verdict::Undecided { more_blocks: None }, "{expect}: {}", judged.sentence);
+            let reason = judged.cases[0].reason.as_deref().unwrap_or_default();
+            assert!(reason.starts_with("a failed trial is an exception too, and 1 block had one"), "{reason}");
+        }
+    }
+    assert_eq!(with_crash("pass(user) [path=cached] == 100 %", 0).verdict, Verdict::Supported, "another combination");
+    assert_eq!(with_crash("pass(user) == 99 %", 0).verdict, Verdict::Refuted);
+    assert_eq!(with_crash("mean(user) < 20 ms", 0).verdict, Verdict::Supported, "a time");
+}
+
 /// Discarding disturbed trials would make the subject look better than it is.
 #[test]
 fn trials_that_are_not_steady_count_and_their_direction_is_reported() {
@@ -209,7 +243,7 @@ fn trials_that_are_not_steady_count_and_their_direction_is_reported() {
     assert_eq!((&judgement.comparisons, &judgement.tables), (&without.comparisons, &without.tables));
     assert_eq!((judgement.trials.unsteady, judgement.trials.counted), (6, without.trials.counted));
     let has = |texts: &[String], of: &str| texts.iter().any(|text| text.contains(of));
-    assert!(has(&judgement.notes, "6 trials not steady (they count): `user`: its times grow by 40 %"), "{judgement:?}");
+    assert!(has(&judgement.notes, "6 trials not steady, but counted: `user`: its times grow by 40 %"), "{judgement:?}");
     assert!(
         has(&judgement.warnings, "At path=cached: the response time of `user` still rose at the end of 6 of 6 trials"),
         "{:?}",
@@ -284,7 +318,43 @@ fn an_effect_must_exceed_what_two_trials_of_the_same_thing_show() {
     assert!(floor.is_biased && floor.effect.floor.unwrap() > 1.15);
     assert_eq!(judgement.hypotheses[0].verdict, Verdict::Undecided { more_blocks: None });
     assert!(judgement.hypotheses[0].sentence.contains("two trials of the same combination (A/A) differ by as much"));
+    let compared = &judgement.comparisons.iter().find(|of| of.measure == "mean(user)").unwrap().sentence;
+    assert!(compared.ends_with("(two trials of the same combination, A/A, differ by as much)."), "{compared}");
     assert!(judgement.warnings.iter().any(|warning| warning.contains("differ significantly in `mean(user)`")));
+}
+
+#[test]
+fn a_comparison_of_few_blocks_says_so_and_mentions_no_pair() {
+    let comparison = |blocks: u32, change: fn(&mut TrialRecord)| {
+        let experiment = experiment(blocks);
+        let mut records = experiment.run(5, quarter);
+        records.iter_mut().for_each(change);
+        judge(&experiment.question, &records).comparisons.remove(0).sentence
+    };
+    let without_pair: fn(&mut TrialRecord) = |record| {
+        if record.replicate == 1 {
+            record.invalid_reasons.push(String::from("none"));
+        }
+    };
+    for (blocks, few) in [(1, "there is 1"), (3, "there are 3"), (4, "there are 4")] {
+        for change in [without_pair, |_| {}] {
+            let sentence = comparison(blocks, change);
+            let why = format!("(a verdict needs at least 5 blocks, {few}); about ");
+            assert!(sentence.contains(&why) && !sentence.contains("A/A"), "{sentence}");
+        }
+    }
+}
+
+#[test]
+fn comparisons_that_are_left_out_are_counted() {
+    let users: Vec<String> = (0..40).map(|level| format!("u{level:02}")).collect();
+    let users: Vec<&str> = users.iter().map(String::as_str).collect();
+    let experiment = Experiment::new(vec![factor("users", &users)], 5, Noise::Normal, 0.001);
+    let records = experiment.run(5, |levels| if levels["users"].ends_with('0') { 0.01 } else { 0.02 });
+    let judgement = judge(&experiment.question, &records);
+    let counts = judgement.comparison_counts.unwrap();
+    assert_eq!((judgement.comparisons.len(), counts.all()), (500, 2 * 40 * 39 / 2));
+    assert!(counts.equal > 500 && counts.different > 100, "{counts:?}");
 }
 
 #[test]

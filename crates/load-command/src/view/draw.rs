@@ -9,6 +9,7 @@
 
 use std::time::Duration;
 
+use breme_command::output::wants_colours;
 use breme_load::{BIN_COUNT_MAX, bins, duration_text, histogram_lines, rate_text};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -33,7 +34,7 @@ struct Colours {
 
 impl Colours {
     fn from_environment() -> Self {
-        Self { are_on: std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) }
+        Self { are_on: wants_colours() }
     }
 
     fn foreground(self, colour: Color) -> Style {

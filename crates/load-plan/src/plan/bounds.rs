@@ -71,7 +71,7 @@ pub enum SettingError {
     CookieField,
     #[error("header {name:?}, {source}")]
     Field { name: String, source: TemplateError },
-    #[error("the body has {0} bytes; at most {max} can be sent", max = CONTENT_BYTES_MAX)]
+    #[error("the body has up to {0} bytes; at most {max} can be sent", max = CONTENT_BYTES_MAX)]
     ContentLength(usize),
     #[error("body, {0}")]
     Content(#[source] TemplateError),

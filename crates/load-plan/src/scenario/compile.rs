@@ -15,7 +15,7 @@ use super::file::{
 };
 use super::program::{
     Capture, CaptureSource, GROUP_DEPTH_MAX, PAIR_COUNT_MAX, REPEAT_MAX, SCENARIO_COUNT_MAX, STEP_COUNT_MAX, Scenario,
-    ScenarioOperation, Scenarios, Step,
+    ScenarioOperation, Scenarios, Step, VALUE_BYTES_MAX,
 };
 use crate::checks::{Expectations, Needle, StatusSet, parse_sha256};
 use crate::request::CONTENT_BYTES_MAX;
@@ -37,6 +37,8 @@ pub(super) struct Compiler<'a> {
     names: Vec<String>,
     /// Number of variables with an initial value.
     initial_count: usize,
+    /// The greatest length of each variable's value.
+    values_max: Vec<usize>,
     steps: Vec<Step>,
     step_names: Vec<String>,
 }
@@ -55,15 +57,33 @@ struct NoValue {
     variable: String,
 }
 
+/// A text that may become too long for a request.
+#[derive(Debug, Error)]
+#[error("with its placeholders this has up to {bytes_max} bytes; at most {max} can be sent", max = CONTENT_BYTES_MAX)]
+struct TooLong {
+    bytes_max: usize,
+}
+
 impl<'a> Compiler<'a> {
     /// A compiler that adds its errors to those of `collector`.
     pub(super) fn new(collector: Collector, variables: &'a Variables) -> Self {
-        Self { collector, variables, names: Vec::new(), initial_count: 0, steps: Vec::new(), step_names: Vec::new() }
+        Self {
+            collector,
+            variables,
+            names: Vec::new(),
+            initial_count: 0,
+            values_max: Vec::new(),
+            steps: Vec::new(),
+            step_names: Vec::new(),
+        }
     }
 
     pub(super) fn compile(mut self, file: &File, think: Option<ThinkTime>) -> Result<Scenarios, Diagnostics> {
         self.define_all(file);
         let initial_values = self.initial_values(file);
+        for (value_max, value) in self.values_max.iter_mut().zip(&initial_values) {
+            *value_max = value.bytes_max(&[]).max(*value_max);
+        }
         let list = file.scenario.get_ref();
         // A scenario that could not be parsed is not missing.
         let is_complete = self.collector.count() == 0;
@@ -105,7 +125,7 @@ impl<'a> Compiler<'a> {
 
     fn define_all(&mut self, file: &File) {
         for name in file.variables.keys() {
-            self.define(name);
+            self.define(name, 0);
         }
         for name in self.variables.names() {
             if !self.names.iter().any(|known| known == name) {
@@ -113,6 +133,14 @@ impl<'a> Compiler<'a> {
             }
         }
         self.initial_count = self.names.len();
+        self.values_max.resize(self.initial_count, 0);
+        // The names are in alphabetical order.
+        let mut spans: Vec<_> = file.variables.keys().map(Spanned::span).collect();
+        spans.sort_by_key(|span| span.start);
+        let of_run = self.initial_count - spans.len();
+        if let Some(span) = spans.get(VARIABLE_COUNT_MAX.saturating_sub(of_run)) {
+            self.collector.note(span, format!("there are more than {VARIABLE_COUNT_MAX} variables"));
+        }
         for scenario in file.scenario.get_ref() {
             self.define_captured(scenario.get_ref().step.get_ref());
         }
@@ -121,22 +149,27 @@ impl<'a> Compiler<'a> {
     fn define_captured(&mut self, steps: &[Spanned<StepFile>]) {
         for step in steps {
             for name in step.get_ref().capture.keys() {
-                self.define(name);
+                let is_one_too_many = self.names.len() == VARIABLE_COUNT_MAX && !self.names.contains(name.get_ref());
+                if is_one_too_many {
+                    self.collector.note(&name.span(), format!("there are more than {VARIABLE_COUNT_MAX} variables"));
+                }
+                self.define(name, VALUE_BYTES_MAX);
             }
             self.define_captured(step.get_ref().step.as_ref().map_or(&[], |steps| steps.get_ref()));
         }
     }
 
-    fn define(&mut self, name: &Spanned<String>) {
+    fn define(&mut self, name: &Spanned<String>, value_max: usize) {
         let text = name.get_ref();
         if let Err(error) = check_name(text) {
             self.collector.note(&name.span(), error);
         }
-        if !self.names.contains(text) {
-            self.names.push(text.clone());
-        }
-        if self.names.len() > VARIABLE_COUNT_MAX {
-            self.collector.note(&name.span(), format!("there are more than {VARIABLE_COUNT_MAX} variables"));
+        match self.names.iter().position(|known| known == text) {
+            Some(index) => self.values_max[index] = self.values_max[index].max(value_max),
+            None => {
+                self.names.push(text.clone());
+                self.values_max.push(value_max);
+            }
         }
     }
 
@@ -264,7 +297,7 @@ impl<'a> Compiler<'a> {
         let target = self.noted(target);
         let name = self.step_name(file.name.as_ref().unwrap_or(request).get_ref());
         let fields = self.fields([surroundings.fields[0], surroundings.fields[1], &file.headers], known);
-        let content = file.body.as_ref().map(|body| self.content(body, known)).transpose();
+        let content = file.body.as_ref().map(|body| self.template(body, Template::parse_lenient, known)).transpose();
         let content = self.noted(content).flatten();
         let (expectations, json_checks) = match &file.check {
             Some(check) => self.checks(check.get_ref()),
@@ -312,6 +345,7 @@ impl<'a> Compiler<'a> {
         let template = Template::parse_with(target.as_bytes(), Names::Session(&self.names))
             .map_err(|error| fault(before + error.column, &error.problem))?;
         self.check_known(&template, known).map_err(|error| fault(before + 1, &error))?;
+        self.check_length(&template).map_err(|error| fault(before + 1, &error))?;
         Ok((method.unwrap_or("GET").to_owned(), template))
     }
 
@@ -331,14 +365,6 @@ impl<'a> Compiler<'a> {
         fields
     }
 
-    fn content(&self, body: &Spanned<String>, known: &[usize]) -> Compiled<Template> {
-        if body.get_ref().len() > CONTENT_BYTES_MAX {
-            let problem = format!("the body is longer than {CONTENT_BYTES_MAX} bytes");
-            return Err(self.collector.diagnostic(&body.span(), problem));
-        }
-        self.template(body, Template::parse_lenient, known)
-    }
-
     fn template(
         &self,
         text: &Spanned<String>,
@@ -349,7 +375,13 @@ impl<'a> Compiler<'a> {
             self.collector.diagnostic_within(&text.span(), text.get_ref(), error.column, 1, error.problem)
         })?;
         self.check_known(&template, known).map_err(|error| self.collector.diagnostic(&text.span(), error))?;
+        self.check_length(&template).map_err(|error| self.collector.diagnostic(&text.span(), error))?;
         Ok(template)
+    }
+
+    fn check_length(&self, template: &Template) -> Result<(), TooLong> {
+        let bytes_max = template.bytes_max(&self.values_max);
+        if bytes_max > CONTENT_BYTES_MAX { Err(TooLong { bytes_max }) } else { Ok(()) }
     }
 
     fn check_known(&self, template: &Template, known: &[usize]) -> Result<(), NoValue> {
@@ -374,9 +406,9 @@ impl<'a> Compiler<'a> {
         let content_sha256 = self.noted(digest.transpose()).flatten();
         let mut json_checks = Vec::new();
         for (pointer, value) in &check.json {
-            let checked = self.check_pointer(pointer.get_ref(), &pointer.span()).and_then(|()| {
-                serde_json::to_value(value).map_err(|error| self.collector.diagnostic(&pointer.span(), error))
-            });
+            let checked = self
+                .check_pointer(pointer.get_ref(), &pointer.span())
+                .and_then(|()| json_of(value).map_err(|error| self.collector.diagnostic(&pointer.span(), error)));
             json_checks.extend(self.noted(checked).map(|value| (pointer.get_ref().clone(), value)));
         }
         let contains = check.contains.as_ref().map(|text| Needle::new(text.as_bytes()));
@@ -384,6 +416,10 @@ impl<'a> Compiler<'a> {
     }
 
     fn check_pointer(&self, pointer: &str, span: &Range<usize>) -> Compiled<()> {
+        if pointer.split('~').skip(1).any(|rest| !rest.starts_with(['0', '1'])) {
+            let problem = format!("{pointer:?} is not a JSON pointer; write ~0 for '~' and ~1 for '/' within a name");
+            return Err(self.collector.diagnostic(span, problem));
+        }
         if pointer.is_empty() || pointer.starts_with('/') {
             return Ok(());
         }
@@ -432,6 +468,29 @@ impl<'a> Compiler<'a> {
     }
 }
 
+/// A number that no JSON document contains.
+#[derive(Debug, Error)]
+#[error("JSON has no number {0}")]
+struct NoJson(f64);
+
+fn json_of(value: &toml::Value) -> Result<serde_json::Value, NoJson> {
+    Ok(match value {
+        toml::Value::Datetime(date) => date.to_string().into(),
+        toml::Value::Float(number) => match serde_json::Number::from_f64(*number) {
+            Some(number) => number.into(),
+            None => return Err(NoJson(*number)),
+        },
+        toml::Value::String(text) => text.as_str().into(),
+        toml::Value::Integer(number) => (*number).into(),
+        toml::Value::Boolean(boolean) => (*boolean).into(),
+        toml::Value::Array(list) => list.iter().map(json_of).collect::<Result<Vec<_>, _>>()?.into(),
+        toml::Value::Table(table) => {
+            let entry = |(key, value): (&String, &toml::Value)| Ok((key.clone(), json_of(value)?));
+            table.iter().map(entry).collect::<Result<serde_json::Map<_, _>, NoJson>>()?.into()
+        }
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::tests::GOOD;
@@ -472,8 +531,68 @@ mod tests {
         check("weight = 9", "weight = -9", (10, 10), "a whole number that is not negative");
         check("base = ", "base == ", (2, 7), "");
         assert!(errors("scenario = []")[0].problem.contains("must be from 1"));
+        assert!(errors("[[scenario.step]]\nrequest = \"GET /\"")[0].problem.contains("double brackets: [[NAME]]"));
         let light = GOOD.replace("weight = 9", "weight = 0").replace("name = \"edit\"", "name = \"edit\"\nweight = 0");
         assert!(errors(&light)[0].problem.contains("no scenario has a weight"));
+    }
+
+    #[test]
+    fn checks_that_no_response_can_pass_are_refused() {
+        let problem = |check: &str| {
+            let text = format!(
+                "[[scenario]]\nname = \"x\"\nstep = [{{ request = \"/\", check = {{ json = {{ {check} }} }} }}]"
+            );
+            Scenarios::parse(&text, None, &Variables::default()).err().map(|errors| errors.0[0].problem.clone())
+        };
+        assert_eq!(problem("\"/a~0b~1c\" = { x = [1.5, \"y\", true, 3] }"), None);
+        for (check, expected) in [
+            ("\"/a\" = nan", "JSON has no number NaN"),
+            ("\"/a\" = [{ b = -inf }]", "JSON has no number -inf"),
+            ("\"/a~b\" = 1", "\"/a~b\" is not a JSON pointer; write ~0 for '~' and ~1 for '/' within a name"),
+            ("\"/a~\" = 1", "\"/a~\" is not a JSON pointer; write ~0 for '~' and ~1 for '/' within a name"),
+        ] {
+            assert_eq!(problem(check).as_deref(), Some(expected), "{check}");
+        }
+    }
+
+    #[test]
+    fn the_length_of_a_body_is_bounded_with_its_placeholders_and_variables() {
+        let problem = |variables: &str, body: &str, capture: &str| {
+            let text = format!(
+                "variables = {{ {variables} }}\n[[scenario]]\nname = \"x\"\nstep = [{{ request = \"POST /\"{capture} }}, {{ request = \"POST /\", body = \"{body}\" }}]"
+            );
+            Scenarios::parse(&text, None, &Variables::default()).err().map(|errors| errors.0[0].problem.clone())
+        };
+        let too_long = |bytes: usize| {
+            let problem = format!("with its placeholders this has up to {bytes} bytes; at most 67108864 can be sent");
+            Some(problem)
+        };
+        let random = "{random:16777216}";
+        assert_eq!(problem("", &random.repeat(4), ""), None);
+        assert_eq!(problem("", &random.repeat(200), ""), too_long(200 << 24));
+        assert_eq!(problem(&format!("long = \"{random}\""), &"{long}".repeat(5), ""), too_long(5 << 24));
+        assert_eq!(problem(&format!("long = \"{}\"", random.repeat(5)), "", ""), too_long(5 << 24));
+        assert_eq!(problem("", "", &format!(", headers = {{ x = \"{}\" }}", random.repeat(5))), too_long(5 << 24));
+        let capture = ", capture = { token = { header = \"x\" } }";
+        assert_eq!(problem("", &"{token}".repeat(1_024), capture), None);
+        assert_eq!(problem("", &"{token}".repeat(1_025), capture), too_long(1_025 << 16));
+    }
+
+    #[test]
+    fn a_misspelt_capture_is_a_single_error() {
+        let capture = "capture = { token = { haeder = \"x\" } }";
+        let errors = errors(&format!("[[scenario]]\nname = \"x\"\nstep = [{{ request = \"/\", {capture} }}]"));
+        let problems: Vec<&str> = errors.iter().map(|error| error.problem.as_str()).collect();
+        assert_eq!(problems, ["\"haeder\" is not known here; did you mean `header`?"]);
+    }
+
+    #[test]
+    fn the_first_variable_too_many_is_named() {
+        let variables: String = (0..=VARIABLE_COUNT_MAX).rev().map(|index| format!("v{index:03} = \"\"\n")).collect();
+        let errors =
+            errors(&format!("[variables]\n{variables}[[scenario]]\nname = \"x\"\nstep = [{{ request = \"/\" }}]"));
+        let [error] = &errors[..] else { panic!("{errors:#?}") };
+        assert_eq!(error.place.map(|place| place.line), Some(VARIABLE_COUNT_MAX + 2), "{error}");
     }
 
     #[test]

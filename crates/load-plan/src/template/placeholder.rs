@@ -12,6 +12,8 @@ use crate::zipf::{self, Zipf};
 pub(crate) const RANDOM_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The length of the mark of a version. It is fixed, so that a request's Content-Length is known before its mark is.
 pub const MARK_BYTES: usize = 52;
+/// The digits of the largest number.
+const NUMBER_BYTES_MAX: usize = 20;
 /// What `{page_version}` becomes, until the mark takes its place.
 pub const MARK_BLANK: [u8; MARK_BYTES] = [0; MARK_BYTES];
 
@@ -128,6 +130,19 @@ impl Placeholder {
         match length.parse() {
             Ok(length) if length <= RANDOM_BYTES_MAX => Ok(Self::Random(length)),
             _ => Err(PlaceholderError::Random(length.to_owned())),
+        }
+    }
+
+    /// The greatest length of its text; `values_max` has that of each variable.
+    pub(super) fn bytes_max(&self, values_max: &[usize]) -> usize {
+        match self {
+            Self::Sequence | Self::Uniform(..) | Self::Zipf(_) | Self::Session => NUMBER_BYTES_MAX,
+            Self::Random(length) => *length,
+            Self::PageVersion => MARK_BYTES,
+            Self::Variable(index, encoding) => {
+                let value_max = values_max.get(*index).copied().unwrap_or_default();
+                value_max.saturating_mul(encoding.bytes_per_byte_max())
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! Each pair of levels of each factor, measure by measure.
 
 use breme_expression::Unit;
-use breme_judge::judgement::Comparison;
+use breme_judge::judgement::{Comparison, ComparisonCounts, Judgement};
 use maud::{Markup, html};
 
 use crate::html::forest;
@@ -38,7 +38,7 @@ pub(crate) fn section(run: &Run<'_>, gallery: &mut Gallery) -> Option<Markup> {
         _ => key_comparisons::is_in_hypothesis(run.judgement, measure),
     };
     Some(html! {
-        p.lead { "Every pair of levels of each factor, the other factors being equal. " (verdict_counts(&run.judgement.comparisons)) }
+        p.lead { "Every pair of levels of each factor, the other factors being equal. " (verdict_counts(run.judgement)) }
         (forest::key())
         @for (index, measure) in measures.iter().take(MEASURES_MAX).enumerate() {
             (measure_section(rows_max, is_open(index, measure), measure, unit(measure), comparisons.iter().copied().filter(|comparison| comparison.measure == *measure).collect(), gallery))
@@ -47,16 +47,17 @@ pub(crate) fn section(run: &Run<'_>, gallery: &mut Gallery) -> Option<Markup> {
     })
 }
 
-fn verdict_counts(comparisons: &[Comparison]) -> String {
-    let count =
-        |wanted: &str| comparisons.iter().filter(|pair| words::pair_verdict(pair.verdict).class == wanted).count();
-    format!(
-        "Of {} pairs: {} different, {} practically equal, {} undecided.",
-        comparisons.len(),
-        count("different"),
-        count("equal"),
-        count("undecided")
-    )
+/// Of all pairs, and how many of them are in the judgement.
+fn verdict_counts(judgement: &Judgement) -> String {
+    let counts = key_comparisons::counts(judgement);
+    let ComparisonCounts { different, equal, undecided, .. } = counts;
+    let (all, listed) = (plural(counts.all() as u64, "pair"), judgement.comparisons.len());
+    let only = if listed < counts.all() {
+        format!(" Only {listed} are listed: the decided ones and the largest differences first.")
+    } else {
+        String::new()
+    };
+    format!("Of {all}: {different} different, {equal} practically equal, {undecided} undecided.{only}")
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "a list of references made for this")]
@@ -96,7 +97,7 @@ fn row<'a>(pair: &'a Comparison, unit: Unit) -> forest::Row<'a> {
 }
 
 fn table(pairs: &[&Comparison], unit: Unit) -> Table {
-    let mut table = Table::new(&["pair", "at", "verdict", "#left ÷ right", "#level", "in words"]);
+    let mut table = Table::new(&["pair", "at", "verdict", "#effect", "#level", "in words"]);
     for pair in pairs {
         let verdict = words::pair_verdict(pair.verdict);
         table.push([

@@ -20,7 +20,7 @@ use crate::html::parts::Gallery;
 use crate::run::Run;
 use crate::table::{Cell, Table};
 use crate::words;
-use breme_base::grouped;
+use breme_base::{grouped, plural};
 
 /// Limit of the workloads with a chart.
 const WORKLOADS_MAX: usize = 12;
@@ -61,7 +61,11 @@ pub(crate) struct Totals {
     pub(crate) connections: u64,
     pub(crate) offered_rate: Option<f64>,
     pub(crate) rate: f64,
+    /// Responses, warm-ups included.
     pub(crate) answered: u64,
+    /// Responses as expected, warm-ups included.
+    pub(crate) ok: u64,
+    /// Failed requests and wrong responses, warm-ups included.
     pub(crate) errors: u64,
 }
 
@@ -85,12 +89,12 @@ impl<'a> Distributions<'a> {
     pub(crate) fn section(&self, palette: &Palette, gallery: &mut Gallery) -> Option<Markup> {
         self.workloads().next()?;
         Some(html! {
-            p.lead { "Response times of all requests of the trials that count, each from when the request is due to the last byte of its response. Lower is faster; the slowest requests are at the right." }
+            p.lead { "Response times of the requests of all trials that count, without warm-ups, each from when the request is due to the last byte of its response. Lower is faster; the slowest requests are at the right." }
             @for workload in self.workloads() {
                 h3 { "Workload " code { (words::one_line(workload.name)) } }
                 (gallery.figure(&chart(workload, palette)))
             }
-            @if self.left_out > 0 { p.remark { (self.left_out) " more workloads are in the run's files." } }
+            @if self.left_out > 0 { p.remark { "In the run's files only: " (plural(self.left_out as u64, "more workload")) "." } }
         })
     }
 }
@@ -134,6 +138,7 @@ impl Totals {
         self.offered_rate = record.offered_rate.or(self.offered_rate);
         self.rate += record.achieved_rate;
         self.answered += record.answered;
+        self.ok += record.ok;
         self.errors += record.errors.values().sum::<u64>();
     }
 
@@ -142,8 +147,9 @@ impl Totals {
         self.rate / self.trials.max(1) as f64
     }
 
+    /// As the measure `errors`.
     pub(crate) fn error_share(&self) -> f64 {
-        self.errors as f64 / (self.answered.max(self.errors)).max(1) as f64
+        self.errors as f64 / (self.ok + self.errors).max(1) as f64
     }
 }
 
@@ -160,7 +166,7 @@ fn chart(workload: &Workload<'_>, palette: &Palette) -> Chart {
     let looks: Vec<Look> = curves.iter().map(|curve| palette.look(curve.levels)).collect();
     let left_out = match workload.left_out {
         0 => String::new(),
-        left_out => format!(" {left_out} more combinations are not shown."),
+        left_out => format!(" Not shown: {}.", plural(left_out as u64, "more combination")),
     };
     Chart {
         caption: format!("Response time of {} by percentile.{left_out}", words::one_line(workload.name)),
@@ -245,7 +251,7 @@ const TABLE_QUANTILES: [(f64, &str); 5] =
     [(0.5, "50 %"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %"), (1.0, "longest")];
 
 fn table(curves: &[Curve<'_>]) -> Table {
-    let names: Vec<String> = ["at".to_owned(), "#requests".to_owned(), "#mean".to_owned()]
+    let names: Vec<String> = ["at".to_owned(), "#responses".to_owned(), "#mean".to_owned()]
         .into_iter()
         .chain(TABLE_QUANTILES.iter().map(|(_, name)| format!("#{name}")))
         .collect();
@@ -274,8 +280,22 @@ fn says(workload: &str, curves: &[Curve<'_>]) -> String {
     };
     let described: Vec<String> = curves.iter().take(DESCRIBED_MAX).map(describe).collect();
     words::one_line(&format!(
-        "Percentile curves of the response time of {workload}, {} combinations. {}.",
-        curves.len(),
+        "Percentile curves of the response time of {workload}, {}. {}.",
+        plural(curves.len() as u64, "combination"),
         described.join("; ")
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_share_of_errors_is_that_of_the_measure() {
+        // 100 responses, of which 10 were wrong; 10 requests had no response.
+        let errors = BTreeMap::from([("status".to_owned(), 10), ("timeout".to_owned(), 10)]);
+        let mut totals = Totals::default();
+        totals.add(&WorkloadRecord { answered: 100, ok: 90, errors, ..WorkloadRecord::default() });
+        assert!((totals.error_share() - 20.0 / 110.0).abs() < 1e-12);
+    }
 }

@@ -1,13 +1,13 @@
 //! Effects as a forest plot: each with its interval and its blocks, together with "no difference", the claim, the zone
 //! of irrelevant differences, and the noise floor.
 
+use breme_base::plural;
 use breme_expression::Unit;
 use breme_judge::judgement::{Case, Effect, Finding, FindingKind, Scale};
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use crate::chart::{Axis, Chart, Counting, number, rows_axis, whiskers};
-use crate::figures;
 use crate::table::Table;
 use crate::words::{self, VerdictWords};
 
@@ -51,10 +51,7 @@ impl<'a> Row<'a> {
     fn shown(&self, value: f64) -> f64 {
         let Some(finding) = self.finding else { return value };
         let bound = finding.bound;
-        // The bound of a value is the claim's constant, on either side.
-        let is_turned = finding.kind == FindingKind::Value
-            && self.effect.blocks.first().is_some_and(|pair| pair.left == bound && pair.right != bound);
-        match (finding.kind, self.effect.scale, is_turned) {
+        match (finding.kind, self.effect.scale, finding.is_turned) {
             (FindingKind::Difference, ..) => value,
             (_, Scale::Ratio, false) => bound * value,
             (_, Scale::Ratio, true) => bound / value,
@@ -66,6 +63,10 @@ impl<'a> Row<'a> {
     fn zone(&self, (low, high): (f64, f64)) -> (f64, f64) {
         let (one, other) = (self.shown(low), self.shown(high));
         (one.min(other), one.max(other))
+    }
+
+    const fn has_data(&self) -> bool {
+        self.effect.center.is_some()
     }
 
     /// Estimate and interval.
@@ -88,23 +89,20 @@ impl<'a> Row<'a> {
     }
 
     fn formatted(&self, value: f64) -> String {
-        match self.kind() {
-            FindingKind::Ratio => figures::ratio(value),
-            FindingKind::Difference | FindingKind::Value => figures::figure(value, self.unit),
-        }
+        words::of_kind(self.kind(), value, self.unit)
     }
 
     fn says(&self) -> String {
-        let numbers = self.finding.map_or_else(|| words::effect(self.effect, self.unit), words::finding);
+        let numbers = words::case_numbers(self.finding, self.effect, self.unit);
         let claimed = self.finding.map(|finding| format!("; claimed: {}", finding.claimed)).unwrap_or_default();
         format!("{numbers}, {}{claimed}", self.verdict.words)
     }
 }
 
-/// The plot of effects of one kind; none if it would be empty.
+/// The plot of the effects of the same kind as the first one; none if it would be empty.
 pub(crate) fn chart(rows: &[Row<'_>], what: &str) -> Option<Chart> {
-    // A case without data has no finding and is treated like the others.
-    let first = rows.iter().find(|row| row.effect.center.is_some())?;
+    // A row without data has no finding, and so no kind of its own.
+    let first = rows.iter().find(|row| row.has_data())?;
     if rows
         .iter()
         .all(|row| row.center().is_none_or(|center| center == 0.0) && row.blocks().all(|(_, value)| value == 0.0))
@@ -113,15 +111,18 @@ pub(crate) fn chart(rows: &[Row<'_>], what: &str) -> Option<Chart> {
     }
     let kind = first.kind();
     let is_alike = |row: &&Row<'_>| {
-        row.effect.center.is_none() || row.kind() == kind && (kind == FindingKind::Ratio || row.unit == first.unit)
+        !row.has_data() || row.kind() == kind && (kind == FindingKind::Ratio || row.unit == first.unit)
     };
-    let rows: Vec<&Row<'_>> = rows.iter().filter(is_alike).take(ROWS_MAX).collect();
-    let axis = Axis::fit(rows.iter().flat_map(|row| on_axis(row)), counting(kind, first.unit));
+    let (alike, others): (Vec<&Row<'_>>, Vec<&Row<'_>>) = rows.iter().partition(is_alike);
+    let left_out = left_out(kind, others.len(), alike.len().saturating_sub(ROWS_MAX));
+    let rows = &alike[..alike.len().min(ROWS_MAX)];
+    let with_data = || rows.iter().filter(|row| row.has_data());
+    let axis = Axis::fit(with_data().flat_map(|row| on_axis(row, kind)), counting(kind, first.unit));
     Some(Chart {
-        caption: caption(&rows, &sides(&rows, kind)),
-        says: says(&rows, what),
+        caption: format!("{}{left_out}", caption(rows, &sides(rows, kind))),
+        says: format!("{}{left_out}", says(rows, what)),
         height_px: AROUND_PX + ROW_PX * rows.len() as u32,
-        option: option(&rows, &axis, kind),
+        option: option(rows, &axis, kind),
         words: json!({
             "rows": rows.iter().map(|row| words::short(&row.name, words::NAME_CHARS_MAX)).collect::<Vec<_>>(),
             "x": axis.words(),
@@ -131,10 +132,25 @@ pub(crate) fn chart(rows: &[Row<'_>], what: &str) -> Option<Chart> {
     })
 }
 
+/// The rows that are in the table only.
+fn left_out(kind: FindingKind, others: usize, beyond: usize) -> String {
+    let why = match kind {
+        FindingKind::Ratio => " with a value of 0 or less",
+        FindingKind::Difference | FindingKind::Value => " compared on another scale",
+    };
+    let of = |count: usize, noun: &str, why: &str| {
+        let are = if count == 1 { "is" } else { "are" };
+        let text = format!(" {}{why} {are} in the table only.", plural(count as u64, noun));
+        if count > 0 { text } else { String::new() }
+    };
+    format!("{}{}", of(others, "row", why), of(beyond, "more row", ""))
+}
+
 const fn counting(kind: FindingKind, unit: Unit) -> Counting {
     match kind {
         FindingKind::Ratio => Counting::Ratio,
-        FindingKind::Difference | FindingKind::Value => Counting::In(unit),
+        FindingKind::Difference => Counting::Difference(unit),
+        FindingKind::Value => Counting::In(unit),
     }
 }
 
@@ -148,8 +164,8 @@ fn neutral(kind: FindingKind) -> Option<f64> {
 }
 
 /// Every value that must be on the axis.
-fn on_axis(row: &Row<'_>) -> Vec<f64> {
-    let mut values: Vec<f64> = neutral(row.kind()).into_iter().chain(row.claimed()).collect();
+fn on_axis(row: &Row<'_>, kind: FindingKind) -> Vec<f64> {
+    let mut values: Vec<f64> = neutral(kind).into_iter().chain(row.claimed()).collect();
     values.extend(row.ends().into_iter().flatten());
     values.extend(row.center());
     values.extend(row.blocks().map(|(_, value)| value));
@@ -157,16 +173,12 @@ fn on_axis(row: &Row<'_>) -> Vec<f64> {
         let (low, high) = row.zone(zone);
         values.extend([low, high]);
     }
-    values.retain(|&value| value.is_finite() && (row.kind() != FindingKind::Ratio || value > 0.0));
+    values.retain(|&value| value.is_finite() && (kind != FindingKind::Ratio || value > 0.0));
     values
 }
 
 fn block_effects(effect: &Effect) -> impl Iterator<Item = (u32, f64)> + '_ {
-    let of = |pair: &breme_judge::judgement::BlockPair| match effect.scale {
-        Scale::Ratio => pair.left / pair.right,
-        Scale::Difference => pair.left - pair.right,
-    };
-    effect.blocks.iter().map(move |pair| (pair.block, of(pair)))
+    effect.blocks.iter().map(|pair| (pair.block, effect.scale.compare(pair.left, pair.right)))
 }
 
 /// The range of practical equality, known for ratios only.
@@ -192,7 +204,7 @@ fn option(rows: &[&Row<'_>], axis: &Axis, kind: FindingKind) -> Value {
         "xAxis": x,
         "yAxis": rows_axis(rows.len()),
         "tooltip": { "trigger": "item", "formatter": "@row" },
-        "series": [zones(rows, axis), blocks(rows, axis), whiskers("interval", &intervals(rows, axis)), centers(rows, axis)],
+        "series": [zones(rows, axis, kind), blocks(rows, axis), whiskers("interval", &intervals(rows, axis)), centers(rows, axis)],
     })
 }
 
@@ -205,9 +217,9 @@ const fn name_of(kind: FindingKind) -> &'static str {
 }
 
 /// Zones behind each row, since each has its own floor; the line of no difference; the claim.
-fn zones(rows: &[&Row<'_>], axis: &Axis) -> Value {
+fn zones(rows: &[&Row<'_>], axis: &Axis, kind: FindingKind) -> Value {
     let mut areas = Vec::new();
-    for (index, row) in rows.iter().enumerate() {
+    for (index, row) in rows.iter().enumerate().filter(|(_, row)| row.has_data()) {
         let (top, bottom) = (index as f64 - 0.42, index as f64 + 0.42);
         let mut area = |(low, high): (f64, f64), style: Value| {
             areas.push(json!([{ "coord": [axis.place(low), top], "itemStyle": style }, { "coord": [axis.place(high), bottom] }]));
@@ -220,7 +232,7 @@ fn zones(rows: &[&Row<'_>], axis: &Axis) -> Value {
             .for_each(|zone| area(row.zone(zone), json!({ "color": "var(--zone-equal)" })));
     }
     let mut lines = Vec::new();
-    if let Some(neutral) = rows.first().and_then(|row| neutral(row.kind())) {
+    if let Some(neutral) = neutral(kind) {
         lines.push(json!({ "xAxis": axis.place(neutral) }));
     }
     let mut claimed: Vec<f64> = rows.iter().filter_map(|row| row.claimed()).collect();
@@ -265,8 +277,9 @@ fn intervals(rows: &[&Row<'_>], axis: &Axis) -> Vec<Value> {
 fn centers(rows: &[&Row<'_>], axis: &Axis) -> Value {
     let center = |(index, row): (usize, &&Row<'_>)| {
         let place = axis.place(row.center()?);
-        let level = words::confidence(row.effect.confidence);
-        let name = format!("{}; {level} interval", row.says());
+        let level = row.effect.confidence;
+        let of = if level > 0.0 { format!("; {} interval", words::confidence(level)) } else { String::new() };
+        let name = format!("{}{of}", row.says());
         Some(json!({ "name": name, "value": [place, index], "itemStyle": { "color": colour(row) } }))
     };
     let data: Vec<Value> = rows.iter().enumerate().filter_map(center).collect();
@@ -334,9 +347,86 @@ fn says(rows: &[&Row<'_>], what: &str) -> String {
     let describe = |row: &&Row<'_>| format!("{}: {}", row.name, row.says());
     let described: Vec<String> = rows.iter().take(DESCRIBED_MAX).map(describe).collect();
     let more = if rows.len() > DESCRIBED_MAX {
-        format!("; and {} more rows", rows.len() - DESCRIBED_MAX)
+        format!("; and {}", plural((rows.len() - DESCRIBED_MAX) as u64, "more row"))
     } else {
         String::new()
     };
     format!("Interval plot of {what}. {}{more}.", words::one_line(&described.join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use breme_judge::judgement::{BlockPair, Verdict};
+
+    use super::*;
+
+    fn effect(scale: Scale, pairs: &[(f64, f64)], center: Option<f64>) -> Effect {
+        let block = |(&(left, right), block): (&(f64, f64), u32)| BlockPair { block, left, right };
+        let blocks = pairs.iter().zip(1..).map(block).collect();
+        Effect { scale, blocks, center, low: center, high: center, confidence: 0.95, ..Effect::default() }
+    }
+
+    fn value(center: f64, bound: f64, is_turned: bool) -> Finding {
+        Finding { kind: FindingKind::Value, center, low: center, high: center, bound, is_turned, ..Finding::default() }
+    }
+
+    fn rows<'a>(effects: &'a [&Effect]) -> Vec<Row<'a>> {
+        let row = |effect: &&'a Effect| {
+            Row::from_effect(String::from("row"), words::pair_verdict(Verdict::Supported), effect, Unit::Plain)
+        };
+        effects.iter().map(row).collect()
+    }
+
+    fn no_difference(chart: &Chart) -> Vec<Value> {
+        let lines = chart.option["series"][0]["markLine"]["data"].as_array().unwrap();
+        lines.iter().filter(|line| line["lineStyle"].is_null()).map(|line| line["xAxis"].clone()).collect()
+    }
+
+    #[test]
+    fn a_bound_on_the_left_is_shown_right_if_a_block_is_equal_to_it() {
+        let center = 48_f64.cbrt();
+        let effect = effect(Scale::Ratio, &[(2.0, 2.0), (2.0, 4.0), (2.0, 6.0)], Some(2.0 / center));
+        let case = Case { effect, finding: Some(value(center, 2.0, true)), ..Case::default() };
+        let row = Row::from_case(String::new(), &case, Unit::Plain);
+        assert!((row.center().unwrap() - center).abs() < 1e-9);
+        assert_eq!(row.blocks().map(|(_, value)| value).collect::<Vec<_>>(), [2.0, 4.0, 6.0]);
+    }
+
+    #[test]
+    fn a_row_without_data_draws_nothing() {
+        let known = effect(Scale::Ratio, &[(400.0, 500.0), (410.0, 500.0)], Some(0.81));
+        let (nothing, floor) = (Effect { equal_within: 0.02, ..Effect::default() }, Some(9.0));
+        let known = Case { effect: known, finding: Some(value(405.0, 500.0, false)), ..Case::default() };
+        let nothing = Case { effect: Effect { floor, ..nothing }, ..Case::default() };
+        let row = |case| Row::from_case(String::from("row"), case, Unit::Plain);
+        let chart = chart(&[row(&nothing), row(&known)], "x").unwrap();
+        assert_eq!(no_difference(&chart), Vec::<Value>::new(), "a value has no such line");
+        assert!(chart.option["xAxis"]["min"].as_f64().unwrap() >= 390.0, "{}", chart.option["xAxis"]);
+        assert_eq!(chart.option["series"][0]["markArea"]["data"], json!([]), "{}", chart.option["series"][0]);
+        assert_eq!(chart.words["rows"].as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn the_caption_says_which_rows_are_in_the_table_only() {
+        let ratio = effect(Scale::Ratio, &[(1.0, 2.0)], Some(0.5));
+        let difference = effect(Scale::Difference, &[(0.0, 2.0)], Some(-2.0));
+        let chart_of = |effects: &[&Effect]| chart(&rows(effects), "x").unwrap();
+        let whole = chart_of(&[&ratio, &ratio]);
+        assert!(!whole.caption.contains("table only") && no_difference(&whole) == [json!(0)], "{}", whole.caption);
+        let some = chart_of(&[&ratio, &difference]);
+        for text in [&some.caption, &some.says] {
+            assert!(text.ends_with(" 1 row with a value of 0 or less is in the table only."), "{text}");
+        }
+        let many = chart_of(&vec![&ratio; ROWS_MAX + 2]);
+        assert!(many.caption.ends_with(" 2 more rows are in the table only."), "{}", many.caption);
+    }
+
+    #[test]
+    fn a_difference_of_shares_is_in_percentage_points() {
+        let of_shares = effect(Scale::Difference, &[(0.0, 0.005)], Some(-0.005));
+        let row = Row::from_effect(String::new(), words::pair_verdict(Verdict::Supported), &of_shares, Unit::Share);
+        let chart = chart(&[row], "x").unwrap();
+        assert_eq!(chart.words["x"], "@lin:points");
+        assert!(chart.says.contains("−0.50 pp"), "{}", chart.says);
+    }
 }

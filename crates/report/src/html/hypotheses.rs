@@ -4,7 +4,7 @@ use breme_expression::Unit;
 use breme_judge::judgement::{Case, HypothesisJudgement};
 use maud::{Markup, html};
 
-use crate::figures::{figure, p_value, ratio};
+use crate::figures::{figure, p_value};
 use crate::html::forest;
 use crate::html::parts::{Gallery, badge, folded_table, prose};
 use crate::run::Run;
@@ -91,7 +91,7 @@ fn cases(hypothesis: &HypothesisJudgement, unit: Unit) -> Table {
             words::levels_or(&case.levels, "all").into(),
             Cell::classed(format!("{} {}", verdict.sign, verdict.words), verdict.class),
             words::case(case, unit).into(),
-            optional((effect.confidence > 0.0).then(|| words::confidence(effect.confidence))),
+            words::confidence(effect.confidence).into(),
             optional(effect.p.map(p_value)),
             optional(effect.p_holm.map(p_value)),
             optional(effect.floor.map(|floor| words::scaled(floor, effect.scale, unit))),
@@ -102,7 +102,7 @@ fn cases(hypothesis: &HypothesisJudgement, unit: Unit) -> Table {
 }
 
 fn blocks(hypothesis: &HypothesisJudgement, unit: Unit) -> Table {
-    let mut table = Table::new(&["at", "#block", "#left side", "#right side", "#left ÷ right"]);
+    let mut table = Table::new(&["at", "#block", "#left side", "#right side", "#effect"]);
     for case in &hypothesis.cases {
         for pair in &case.effect.blocks {
             let at = words::levels_or(&case.levels, "all");
@@ -111,7 +111,7 @@ fn blocks(hypothesis: &HypothesisJudgement, unit: Unit) -> Table {
                 pair.block.to_string(),
                 figure(pair.left, unit),
                 figure(pair.right, unit),
-                ratio(pair.left / pair.right),
+                words::scaled(case.effect.scale.compare(pair.left, pair.right), case.effect.scale, unit),
             ]);
         }
     }

@@ -24,6 +24,30 @@ const QUANTILES: [&str; 4] = ["median", "90th percentile", "99th percentile", "m
 /// Room for the labels of the time axis, pixels.
 const AXIS_PX: u32 = 32;
 
+/// A figure of a distribution of times.
+#[derive(Clone, Copy)]
+struct TimeFigure {
+    name: &'static str,
+    nanos: fn(&TimeSummary) -> u64,
+    /// Of fewer times it is only the largest or the smallest.
+    samples_min: u64,
+}
+
+const MEAN: TimeFigure = TimeFigure { name: "mean", nanos: |times| times.mean_ns.round() as u64, samples_min: 1 };
+const MINIMUM: TimeFigure = TimeFigure { name: "minimum", nanos: |times| times.min_ns, samples_min: 1 };
+const MEDIAN: TimeFigure = TimeFigure { name: "median", nanos: |times| times.p50_ns, samples_min: 2 };
+const P90: TimeFigure = TimeFigure { name: "90 %", nanos: |times| times.p90_ns, samples_min: 10 };
+const P95: TimeFigure = TimeFigure { name: "95 %", nanos: |times| times.p95_ns, samples_min: 20 };
+const P99: TimeFigure = TimeFigure { name: "99 %", nanos: |times| times.p99_ns, samples_min: 100 };
+const P999: TimeFigure = TimeFigure { name: "99.9 %", nanos: |times| times.p999_ns, samples_min: 1_000 };
+const MAXIMUM: TimeFigure = TimeFigure { name: "maximum", nanos: |times| times.max_ns, samples_min: 1 };
+
+impl TimeFigure {
+    fn shown(self, times: &TimeSummary) -> String {
+        if times.count < self.samples_min { String::from("–") } else { time((self.nanos)(times)) }
+    }
+}
+
 /// Page of a load. All texts are plain text; those beside the outcome have the figures of the output on the terminal.
 #[derive(Clone, Debug)]
 pub struct LoadPage<'a> {
@@ -133,7 +157,7 @@ impl LoadPage<'_> {
                 h1 id="title" { (words::one_line(&self.title())) }
                 @if !self.is_valid() {
                     div.invalid role="alert" {
-                        p { strong { "INVALID" } " The generator limited this result, not the server." }
+                        p { strong { "INVALID" } " " (self.why_invalid()) }
                         ul { @for reason in &self.outcome.invalid_reasons { li { (words::one_line(reason)) } } }
                     }
                 }
@@ -157,6 +181,14 @@ impl LoadPage<'_> {
         }
     }
 
+    /// Without any response the reasons are about the server, or the way to it.
+    const fn why_invalid(&self) -> &'static str {
+        match self.outcome.requests.answered {
+            0 => "There is nothing to measure.",
+            _ => "The generator limited this result, not the server.",
+        }
+    }
+
     fn headline(&self) -> String {
         let errors = match self.error_count() {
             0 => String::from("no error"),
@@ -169,10 +201,15 @@ impl LoadPage<'_> {
         if response.count == 0 {
             return format!("No response; {errors}.");
         }
-        let [p50, p99] = [response.p50_ns, response.p99_ns].map(|nanos| time(nanos).replace(' ', "\u{a0}"));
+        let within: Vec<String> = [("half", MEDIAN), ("99\u{a0}%", P99), ("all", MAXIMUM)]
+            .into_iter()
+            .filter(|(_, figure)| response.count >= figure.samples_min)
+            .map(|(share, figure)| format!("{share} within {}", figure.shown(response).replace(' ', "\u{a0}")))
+            .take(2)
+            .collect();
         let rate = self.outcome.achieved_rate;
         let rate = if rate < 99.95 { format!("{rate:.1}") } else { grouped(rate.round() as u64) };
-        format!("{rate} responses/s; half within {p50}, 99\u{a0}% within {p99}; {errors}.")
+        format!("{rate} responses/s; {}; {errors}.", within.join(", "))
     }
 
     fn times_table(&self) -> Table {
@@ -181,21 +218,8 @@ impl LoadPage<'_> {
         names.extend(all.iter().map(|(name, _)| format!("#{name}")));
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let mut rows = Table::new(&names);
-        type Pick = fn(&TimeSummary) -> u64;
-        let picks: [(&str, Pick, u64); 8] = [
-            ("mean", |times| times.mean_ns.round() as u64, 1),
-            ("minimum", |times| times.min_ns, 1),
-            ("median", |times| times.p50_ns, 2),
-            ("90 %", |times| times.p90_ns, 10),
-            ("95 %", |times| times.p95_ns, 20),
-            ("99 %", |times| times.p99_ns, 100),
-            ("99.9 %", |times| times.p999_ns, 1_000),
-            ("maximum", |times| times.max_ns, 1),
-        ];
-        for (name, pick, least) in picks {
-            let cells =
-                all.iter().map(|(_, times)| if times.count < least { String::from("–") } else { time(pick(times)) });
-            rows.push(std::iter::once(name.to_owned()).chain(cells));
+        for figure in [MEAN, MINIMUM, MEDIAN, P90, P95, P99, P999, MAXIMUM] {
+            rows.push(std::iter::once(figure.name.to_owned()).chain(all.iter().map(|(_, times)| figure.shown(times))));
         }
         rows
     }
@@ -239,8 +263,8 @@ impl LoadPage<'_> {
             .collect();
         rates.first()?;
         let has_errors = self.error_count() > 0;
-        let axis = Axis::fit(rates.iter().flat_map(|(_, rate, _)| [0.0, *rate]), Counting::In(Unit::PerSecond))
-            .starting_at_zero();
+        let values = rates.iter().flat_map(|(_, rate, errors)| [0.0, *rate, *errors]);
+        let axis = Axis::fit(values, Counting::In(Unit::PerSecond)).starting_at_zero();
         let mut rows = Table::new(&["from", "#responses", "#errors"]);
         for (one, (_, rate, errors)) in intervals.iter().zip(&rates) {
             rows.push([
@@ -249,20 +273,20 @@ impl LoadPage<'_> {
                 figure(*errors, Unit::PerSecond),
             ]);
         }
-        let line = |index: usize, colour: &str, of: &dyn Fn(&(f64, f64, f64)) -> f64| {
+        let line = |index: usize, colour: &str, line_type: &str, of: &dyn Fn(&(f64, f64, f64)) -> f64| {
             let data: Vec<Value> = rates.iter().map(|one| json!([one.0, axis.place(of(one))])).collect();
             json!({
                 "type": "line", "id": format!("rate {index}"), "name": format!("line {index}"), "data": data,
                 "symbol": if data.len() > 40 { "none" } else { "circle" }, "symbolSize": 4,
-                "lineStyle": { "color": colour, "width": 1.8 }, "itemStyle": { "color": colour },
+                "lineStyle": { "color": colour, "width": 1.8, "type": line_type }, "itemStyle": { "color": colour },
             })
         };
-        let mut series = vec![line(0, &Look::series(0).colour(), &|one| one.1)];
+        let mut series = vec![line(0, &Look::series(0).colour(), "solid", &|one| one.1)];
         if has_errors {
-            series.push(line(1, "var(--refuted)", &|one| one.2));
+            series.push(line(1, "var(--refuted)", "dashed", &|one| one.2));
         }
         let caption = if has_errors {
-            "Responses per second (blue) and errors per second (red) in each interval."
+            "Responses per second (solid, blue) and errors per second (dashed, red) in each interval."
         } else {
             "Responses per second in each interval."
         };
@@ -359,10 +383,13 @@ impl LoadPage<'_> {
 
     fn steps(&self) -> Option<Markup> {
         (!self.outcome.steps.is_empty()).then_some(())?;
-        let mut rows = Table::new(&["step", "#responses", "#errors", "#mean", "#median", "#90 %", "#99 %", "#maximum"]);
+        let figures = [MEAN, MEDIAN, P90, P99, MAXIMUM];
+        let names = figures.map(|figure| format!("#{}", figure.name));
+        let names: Vec<&str> =
+            ["step", "#responses", "#errors"].into_iter().chain(names.iter().map(String::as_str)).collect();
+        let mut rows = Table::new(&names);
         for StepSummary { name, answered, errors, response_time: times, .. } in &self.outcome.steps {
-            let picks = [times.mean_ns.round() as u64, times.p50_ns, times.p90_ns, times.p99_ns, times.max_ns];
-            let shown = picks.map(|nanos| if times.count == 0 { String::from("–") } else { time(nanos) });
+            let shown = figures.map(|figure| figure.shown(times));
             let errors = grouped(errors.values().sum());
             rows.push([words::one_line(name), grouped(*answered), errors].into_iter().chain(shown));
         }
@@ -411,4 +438,50 @@ fn merged(intervals: &[Row]) -> Vec<Row> {
         })
     };
     intervals.chunks(intervals.len().div_ceil(POINTS_MAX).max(1)).filter_map(merge).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use breme_load_result::Requests;
+
+    use super::*;
+
+    fn page(outcome: &LoadOutcome) -> LoadPage<'_> {
+        LoadPage { outcome, load: String::new(), facts: Vec::new(), settings: Vec::new() }
+    }
+
+    #[test]
+    fn more_errors_than_responses_are_in_the_chart() {
+        let row = |start_s| Row { start_s, length_s: 1.0, answered: 100, errors: 9_000, ..Row::default() };
+        let errors = [("refused".to_owned(), 18_000)].into();
+        let outcome = LoadOutcome { series: vec![row(0.0), row(1.0)], errors, ..LoadOutcome::default() };
+        let mut gallery = Gallery::default();
+        page(&outcome).rate_over_time(&mut gallery).unwrap();
+        let option = &gallery.into_json()["chart-1"]["option"];
+        assert!(option["yAxis"]["max"].as_f64().unwrap() >= 9_000.0, "{}", option["yAxis"]);
+        assert_eq!(option["series"][1]["lineStyle"]["type"], "dashed");
+    }
+
+    #[test]
+    fn the_generator_is_not_blamed_for_a_server_that_does_not_run() {
+        let reason = "no request was answered".to_owned();
+        let silent = LoadOutcome { invalid_reasons: vec![reason], ..LoadOutcome::default() };
+        let html = page(&silent).html();
+        assert!(html.contains("no request was answered") && !html.contains("The generator limited"), "{html}");
+        let requests = Requests { answered: 9, ..Requests::default() };
+        let late = LoadOutcome { requests, ..silent };
+        assert!(page(&late).html().contains("The generator limited this result"));
+    }
+
+    #[test]
+    fn the_headline_has_no_quantile_of_too_few_times() {
+        let headline = |count: u64| {
+            let [p50_ns, p99_ns, max_ns] = [1_000_000, 5_000_000, 6_000_000];
+            let response_time = TimeSummary { count, p50_ns, p99_ns, max_ns, ..TimeSummary::default() };
+            page(&LoadOutcome { response_time, ..LoadOutcome::default() }).headline().replace('\u{a0}', " ")
+        };
+        assert_eq!(headline(1), "0.0 responses/s; all within 6.00 ms; no error.");
+        assert_eq!(headline(99), "0.0 responses/s; half within 1.00 ms, all within 6.00 ms; no error.");
+        assert_eq!(headline(100), "0.0 responses/s; half within 1.00 ms, 99 % within 5.00 ms; no error.");
+    }
 }

@@ -13,6 +13,7 @@ use crate::html::parts::{Gallery, folded_table, table};
 use crate::run::Run;
 use crate::table::{Cell, Table};
 use crate::{key_comparisons, text, words};
+use breme_base::plural;
 
 /// Limit of the measures with charts.
 const MEASURES_MAX: usize = 24;
@@ -42,7 +43,7 @@ pub(crate) fn section(run: &Run<'_>, palette: &Palette, gallery: &mut Gallery) -
         @for (title, study) in text::study(run.judgement, text::MEASURES_ABREAST_MAX) { (table(&title, &study.limited(STUDY_ROWS_MAX), None)) }
         @for line in text::zero_measures(run.judgement) { p { (words::one_line(&line)) "." } }
         p.remark {
-            "Interval of the median by the sign test: at least 95 % from six blocks on. Of fewer blocks it is the range of all values, which is less certain."
+            (interval_remark(run.judgement.confidence))
         }
         (sources(tables))
         @for (index, measure) in charted.iter().enumerate() {
@@ -50,6 +51,16 @@ pub(crate) fn section(run: &Run<'_>, palette: &Palette, gallery: &mut Gallery) -
         }
         @if tables.len() > MEASURES_MAX { p.remark { "Charts of the first " (MEASURES_MAX) " of " (tables.len()) " measures." } }
     })
+}
+
+fn interval_remark(confidence: f64) -> String {
+    // All values are on one side of the median with a probability of 2 ÷ 2ⁿ; a remainder is an error of rounding.
+    let blocks = (1.0 - (1.0 - confidence).log2() - 1e-9).ceil();
+    format!(
+        "Interval of the median by the sign test: at least {} from {blocks} blocks on. Of fewer blocks it is the range \
+         of all values, which is less certain.",
+        words::confidence(confidence)
+    )
 }
 
 /// Whether a measure is shown initially: those of hypotheses; without hypotheses, the first ones.
@@ -114,7 +125,7 @@ fn points(measure: &MeasureTable, points_max: usize, palette: &Palette) -> Optio
     let axis = Axis::fit(rows.iter().flat_map(of_row), Counting::In(unit));
     let names: Vec<String> =
         rows.iter().map(|row| words::short(&words::levels_or(&row.levels, "all"), words::NAME_CHARS_MAX)).collect();
-    let mut says = format!("Dot plot of {}: {} combinations", measure.measure, measure.rows.len());
+    let mut says = format!("Dot plot of {}: {}", measure.measure, plural(measure.rows.len() as u64, "combination"));
     if let Some((least, most)) = extremes(&rows) {
         says = format!(
             "{says}; lowest at {} with {}, highest at {} with {}",
@@ -401,9 +412,9 @@ fn lines_say(measure: &MeasureTable, factor: &str, lines: &[MeasureLine<'_>]) ->
         ))
     });
     format!(
-        "Line chart of {} over {factor}, {} lines. {}.",
+        "Line chart of {} over {factor}, {}. {}.",
         measure.measure,
-        lines.len(),
+        plural(lines.len() as u64, "line"),
         described.collect::<Vec<_>>().join("; ")
     )
 }
@@ -425,4 +436,24 @@ fn lines_table(factor: &str, lines: &[MeasureLine<'_>], unit: Unit) -> Table {
         table.push(row);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_remark_has_the_confidence_of_the_plan() {
+        for (confidence, said) in [(0.95, "at least 95 % from 6 blocks"), (0.99, "at least 99 % from 8 blocks")] {
+            assert!(interval_remark(confidence).contains(said), "{}", interval_remark(confidence));
+        }
+    }
+
+    #[test]
+    fn one_line_is_no_lines() {
+        let said = lines_say(&MeasureTable { measure: String::from("x"), ..MeasureTable::default() }, "users", &[]);
+        assert!(said.contains(", 0 lines."), "{said}");
+        let line = MeasureLine { name: String::from("a"), look: Look::series(0), points: Vec::new() };
+        assert!(lines_say(&MeasureTable::default(), "users", &[line]).contains(", 1 line."));
+    }
 }

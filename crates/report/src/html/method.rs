@@ -95,6 +95,7 @@ fn trials_table(run: &Run<'_>) -> Markup {
                 tbody { @for trial in run.trials.iter().take(shown) { (trial_rows(trial)) } }
             }
         }
+        p.remark { "Answered and errors are those of the whole trial; rate and response time are those of its steady part." }
         @if run.trials.len() > shown { p.remark { "The first " (shown) "; all are in trials.jsonl." } }
     }
 }

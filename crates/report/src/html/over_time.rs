@@ -58,7 +58,7 @@ fn has_series(run: &Run<'_>, trial: &TrialRecord) -> bool {
 
 fn body(run: &Run<'_>, trials: &[&TrialRecord]) -> Markup {
     html! {
-        p.lead { "One trial at a time, with an instrument beside its load." }
+        p.lead { "One trial at a time, with an instrument beside its load." (without_series(trials)) }
         div.chooser {
             label { "Trial " select id="time-trial" { @for (index, trial) in trials.iter().enumerate() { option value=(index) { (name(trial)) } } } }
             label { "Instrument " select id="time-instrument" {} }
@@ -74,6 +74,18 @@ fn body(run: &Run<'_>, trials: &[&TrialRecord]) -> Markup {
             details.data #time-data { summary { "The same as a table" } div.scroll role="region" aria-label="The trial over time" tabindex="0" {} }
         }
         @if run.instruments.is_truncated() { p.remark { "Only the first " (SOURCES_MAX) " processes are shown; all are in instruments.csv." } }
+    }
+}
+
+/// Why the upper panels of some trials are empty.
+fn without_series(trials: &[&TrialRecord]) -> String {
+    let has_none = |trial: &&&TrialRecord| trial.workloads.values().all(|workload| workload.series.is_empty());
+    match trials.iter().filter(has_none).count() {
+        0 => String::new(),
+        count if count == trials.len() => {
+            String::from(" Only the instruments are shown: the load generators report no series of rates and times.")
+        }
+        count => format!(" {} without a series of rates and times.", breme_base::plural(count as u64, "trial")),
     }
 }
 
@@ -184,4 +196,23 @@ fn coarse(value: f64) -> Value {
     }
     let factor = 10_f64.powi(2 - value.abs().log10().floor() as i32);
     number((value * factor).round() / factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use breme_experiment::record::WorkloadRecord;
+
+    use super::*;
+
+    #[test]
+    fn trials_without_a_series_are_explained() {
+        let trial = |series| TrialRecord {
+            workloads: [("user".to_owned(), WorkloadRecord { series, ..WorkloadRecord::default() })].into(),
+            ..TrialRecord::default()
+        };
+        let (with, without) = (trial(vec![SeriesRow::default()]), trial(Vec::new()));
+        assert_eq!(without_series(&[&with]), "");
+        assert_eq!(without_series(&[&with, &without]), " 1 trial without a series of rates and times.");
+        assert!(without_series(&[&without]).starts_with(" Only the instruments are shown"));
+    }
 }

@@ -22,18 +22,18 @@ pub(crate) fn section(run: &Run<'_>, distributions: &Distributions<'_>) -> Optio
             h3 { "Workload " code { (words::one_line(workload.name)) } }
             (table(&format!("Overview of {}", words::one_line(workload.name)), &rows(workload), None))
         }
-        p.remark { "Percentiles of the response time, from all requests of the trials that count, taken together." }
+        p.remark { "Responses and errors are those of whole trials. Rates and percentiles of the response time are without warm-ups; percentiles are of all trials that count, taken together." }
     })
 }
 
-/// `48 of 54 trials count. 1,234,567 requests at 8 combinations of levels, in 6 complete blocks.`
+/// `1,234,567 responses at 8 combinations of levels, in 6 complete blocks.`
 fn lead(run: &Run<'_>, distributions: &Distributions<'_>) -> String {
-    let requests: u64 =
+    let responses: u64 =
         distributions.workloads().flat_map(|workload| &workload.curves).map(|curve| curve.totals.answered).sum();
     let combinations = distributions.workloads().map(|workload| workload.curves.len()).max().unwrap_or(0);
     format!(
-        "{} requests at {} of levels, in {}; {}.",
-        grouped(requests),
+        "{} at {} of levels, in {}; {}.",
+        plural(responses, "response"),
         plural(combinations as u64, "combination"),
         plural(u64::from(run.judgement.trials.blocks), "complete block"),
         text::trial_counts(run)
@@ -43,7 +43,7 @@ fn lead(run: &Run<'_>, distributions: &Distributions<'_>) -> String {
 fn rows(workload: &Workload<'_>) -> Table {
     let has_rate = workload.curves.iter().any(|curve| curve.totals.offered_rate.is_some());
     let load = if has_rate { "#offered" } else { "#users" };
-    let names = ["at", load, "#requests", "#per second", "#errors", "#50 %", "#90 %", "#99 %", "#99.9 %", "#longest"];
+    let names = ["at", load, "#responses", "#per second", "#errors", "#50 %", "#90 %", "#99 %", "#99.9 %", "#longest"];
     let mut table = Table::new(&names);
     for curve in &workload.curves {
         table.push(row(curve, has_rate));

@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 
 use crate::chart::{Chart, LegendEntry, Look};
 use crate::table::{Cell, Table};
+use crate::words;
 use crate::words::VerdictWords;
-use crate::{prose, words};
 
 /// The charts of a page, collected for the script.
 #[derive(Default)]
@@ -118,7 +118,7 @@ pub(crate) fn badge(verdict: &VerdictWords) -> Markup {
 pub(crate) fn prose(sentence: &str) -> Markup {
     let sentence = words::one_line(sentence);
     html! {
-        @for part in prose::parts(&sentence) {
+        @for part in breme_base::prose_parts(&sentence) {
             @if part.is_code { code { (part.text) } } @else { (unbroken(part.text)) }
         }
     }

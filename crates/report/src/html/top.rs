@@ -34,7 +34,7 @@ pub(crate) fn answer(run: &Run<'_>) -> Markup {
     html! {
         section.answer id="answer" aria-labelledby="title" {
             h1 id="title" { (words::one_line(run.title())) }
-            @if let Some(question) = run.question() { p.question { (words::one_line(&question)) } }
+            @if let Some(question) = run.question() { p.question { (prose(&question)) } }
             p.the-answer { (prose(text::answer(run.judgement))) }
             @if !run.judgement.grounds.is_empty() {
                 p.grounds { (prose(&run.judgement.grounds)) }

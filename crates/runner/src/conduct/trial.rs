@@ -4,8 +4,9 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use breme_experiment::record::{TrialEnd, TrialRecord};
+use breme_experiment::record::{TrialEnd, TrialRecord, WorkloadRecord};
 use breme_experiment::trial::{TrialSpec, WarmUp, WorkloadSpec};
+use breme_judge::{Question, is_success_in_question};
 use breme_subject::{INTERVAL, Instruments, Launcher, PlaceholderNames};
 
 use super::cpu_assignment::TrialCpus;
@@ -30,6 +31,7 @@ const FOREIGN_SHARE_MAX: f64 = 0.1;
 const STEAL_SHARE_MAX: f64 = 0.02;
 
 pub(super) struct TrialContext<'a, 'b> {
+    pub(super) question: &'b Question,
     pub(super) launcher: &'a Launcher,
     pub(super) running_subjects: &'b mut RunningSubjects<'a>,
     pub(super) instruments: &'a Instruments,
@@ -107,7 +109,8 @@ impl TrialContext<'_, '_> {
         record.faults = faults.records(record.started_monotonic_ns);
         record.invalid_reasons.extend(faults.missed());
         note_other_programs(record);
-        Ok(())
+        let failure = if trial.faults.is_empty() { without_good_response(self.question, record) } else { None };
+        failure.map_or(Ok(()), |failure| Err(failure.into()))
     }
 
     /// Everything between the instruments' first and last sample.
@@ -333,6 +336,23 @@ fn record_loads(record: &mut TrialRecord, loads: Vec<(String, GeneratorRun)>, is
     }
 }
 
+/// The failure of a trial in which a workload got responses, but no good one: its rate and times are those of errors,
+/// and would be mistaken for those of the subject. They are a result where a claim is about the success of requests,
+/// and in the background, where a load may be there to be refused. Without claims there is no verdict to protect.
+fn without_good_response(question: &Question, record: &TrialRecord) -> Option<TrialFailure> {
+    if question.hypotheses.is_empty() && question.searches.is_empty() {
+        return None;
+    }
+    let is_useless = |(name, load): &(&String, &WorkloadRecord)| {
+        load.answered > 0 && load.ok == 0 && !load.is_background && !is_success_in_question(question, name)
+    };
+    let (name, load) = record.workloads.iter().find(is_useless)?;
+    let statuses: Vec<&str> = load.statuses.keys().map(String::as_str).collect();
+    let status = if statuses.is_empty() { String::new() } else { format!(": status {}", statuses.join(", ")) };
+    let what = format!("every response failed its check{status} ({} of {0})", load.answered);
+    Some(TrialFailure::new(name, what, ""))
+}
+
 /// Adds warnings about other users of the machine.
 fn note_other_programs(record: &mut TrialRecord) {
     let machine = &record.machine;
@@ -348,10 +368,46 @@ fn note_other_programs(record: &mut TrialRecord) {
 
 #[cfg(test)]
 mod tests {
+    use breme_expression::{Claim, Vocabulary};
+    use breme_judge::Hypothesis;
+
     use super::*;
 
     fn is_of_generator(failure: TrialFailure) -> bool {
         matches!(failure.into(), TrialEnd::Failed { who, is_generator: true, .. } if who == "user")
+    }
+
+    #[test]
+    fn a_trial_without_a_good_response_fails_unless_a_claim_is_about_that() {
+        let question = |expect: &[&str]| {
+            let vocabulary = Vocabulary { workloads: vec!["user".to_owned()], ..Vocabulary::default() };
+            let hypothesis = |expect: &&str| Hypothesis {
+                says: String::new(),
+                expect: (*expect).to_owned(),
+                claim: Claim::parse(expect, &vocabulary).unwrap(),
+                equal_within: None,
+            };
+            Question { hypotheses: expect.iter().map(hypothesis).collect(), ..Question::default() }
+        };
+        let of_rate = question(&["rate(user) > 1"]);
+        let fails = |question: &Question, load: WorkloadRecord| {
+            let workloads = [("user".to_owned(), load)].into();
+            without_good_response(question, &TrialRecord { workloads, ..TrialRecord::default() })
+        };
+        let load = |answered, ok| WorkloadRecord {
+            answered,
+            ok,
+            statuses: [("404".to_owned(), answered)].into(),
+            ..WorkloadRecord::default()
+        };
+        let failure = fails(&of_rate, load(12, 0)).unwrap();
+        assert_eq!(failure.what, "every response failed its check: status 404 (12 of 12)");
+        assert!(!failure.is_generator, "the subject has sent them");
+        assert_eq!(fails(&of_rate, load(12, 1)), None);
+        assert_eq!(fails(&of_rate, load(0, 0)), None, "its rate is 0");
+        assert_eq!(fails(&of_rate, WorkloadRecord { is_background: true, ..load(12, 0) }), None);
+        assert_eq!(fails(&question(&["rate(user) > 1", "errors(user) == 0"]), load(12, 0)), None);
+        assert_eq!(fails(&question(&[]), load(12, 0)), None);
     }
 
     #[test]

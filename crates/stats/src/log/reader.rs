@@ -4,7 +4,6 @@ use std::io::{self, BufRead, Read};
 use std::time::Duration;
 
 use base64::Engine;
-use hdrhistogram::serialization::Deserializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogHistogram, IntervalLogIterator, LogEntry};
 use thiserror::Error;
 
@@ -176,12 +175,11 @@ impl<R: BufRead> Iterator for Reader<R> {
 
 fn decode(interval: &IntervalLogHistogram<'_>) -> Result<Interval, Problem> {
     let bytes = BASE64.decode(interval.encoded_histogram()).map_err(|_| Problem::Base64)?;
-    let counts = Deserializer::new().deserialize::<u64, _>(&mut bytes.as_slice()).map_err(|_| Problem::Histogram)?;
     Ok(Interval {
         tag: interval.tag().map(|tag| tag.as_str().to_owned()),
         start: interval.start_timestamp(),
         length: interval.duration(),
-        histogram: Histogram::from_counts(&counts),
+        histogram: Histogram::from_bytes(&bytes).ok_or(Problem::Histogram)?,
     })
 }
 
@@ -253,6 +251,8 @@ mod tests {
         );
         assert!(matches!(read(b"#x\n0.1,1.0,2.0,AAAA\n").unwrap_err().problem, Problem::Histogram));
         assert!(matches!(read(b"0.1,1.0,2.0,A*AA\n").unwrap_err().problem, Problem::Base64));
+        let endless = b"0.1,1.0,2.0,HISTE/////AAAAAAAAAAAwAAAAAAAAABAAAAAAAPQkA/8AAAAAAAAA==\n";
+        assert!(matches!(read(endless).unwrap_err().problem, Problem::Histogram));
     }
 
     #[test]

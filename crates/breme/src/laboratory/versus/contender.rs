@@ -1,8 +1,10 @@
 //! The compared servers: URLs of running ones, and commands.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use breme_base::{HttpUrl, InvalidUrl, split_scheme};
+
+use super::experiment::{LOAD, SERVER};
 
 /// How a server is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,8 +32,11 @@ pub(super) struct Contender {
     pub(super) url: String,
 }
 
-/// Parses all servers. Equal names are numbered.
+/// Parses all servers. Equal names are numbered, and so are derived ones that the experiment itself needs.
 pub(super) fn parse_all(texts: &[String]) -> Result<Vec<ContenderSource>, String> {
+    if let Some((name, _)) = texts.iter().filter_map(|text| given_name(text)).find(|(name, _)| is_taken(name)) {
+        return Err(format!("{name}=… : the name is taken; use another one: NAME='command' or NAME=URL"));
+    }
     let mut sources = texts.iter().map(|text| parse(text)).collect::<Result<Vec<_>, _>>()?;
     let paths: Vec<&String> = sources.iter().filter_map(|source| source.path.as_ref()).collect();
     if let Some(other) = paths.iter().find(|path| **path != paths[0]) {
@@ -44,20 +49,30 @@ pub(super) fn parse_all(texts: &[String]) -> Result<Vec<ContenderSource>, String
     for source in &sources {
         *count.entry(source.name.clone()).or_default() += 1;
     }
-    let mut number: BTreeMap<String, usize> = BTreeMap::new();
-    for source in sources.iter_mut().filter(|source| count[&source.name] > 1) {
-        let number = number.entry(source.name.clone()).or_default();
-        *number += 1;
-        source.name = format!("{}-{number}", source.name);
+    let needs_number = |name: &String| count[name] > 1 || is_taken(name);
+    let mut taken: BTreeSet<String> = count.keys().filter(|name| !needs_number(name)).cloned().collect();
+    for source in sources.iter_mut().filter(|source| needs_number(&source.name)) {
+        let mut numbered = (1_usize..).map(|number| format!("{}-{number}", source.name));
+        // The numbers do not end.
+        if let Some(name) = numbered.find(|name| taken.insert(name.clone())) {
+            source.name = name;
+        }
     }
     Ok(sources)
 }
 
+/// Whether the experiment needs the name for its workload or its factor.
+fn is_taken(name: &str) -> bool {
+    [LOAD, SERVER].contains(&name)
+}
+
+/// The name and the rest of `NAME=…`.
+fn given_name(text: &str) -> Option<(&str, &str)> {
+    text.split_once('=').filter(|(name, rest)| is_name(name) && !rest.trim().is_empty())
+}
+
 fn parse(text: &str) -> Result<ContenderSource, String> {
-    let (name, text) = match text.split_once('=') {
-        Some((name, rest)) if is_name(name) && !rest.trim().is_empty() => (Some(name.to_owned()), rest),
-        _ => (None, text),
-    };
+    let (name, text) = given_name(text).map_or((None, text), |(name, rest)| (Some(name.to_owned()), rest));
     let text = text.trim();
     if text.is_empty() {
         return Err(String::from("a server is empty; give a URL or a command"));
@@ -162,6 +177,21 @@ mod tests {
         assert_eq!(names(&["old=./a", "new=http://[::1]:80"]), ["old", "new"]);
         assert_eq!(names(&["127.0.0.1:80", "b.example:80"]), ["server-127-0-0-1-80", "b-example-80"]);
         assert_eq!(names(&["PORT=1 ./a"]), ["PORT"]);
+    }
+
+    #[test]
+    fn no_two_names_are_equal_and_none_is_taken() {
+        let names = |texts: &[&str]| {
+            let texts: Vec<String> = texts.iter().map(|&text| text.to_owned()).collect();
+            parse_all(&texts).map(|sources| sources.into_iter().map(|source| source.name).collect::<Vec<_>>())
+        };
+        let named = |expected: &[&str]| Ok(expected.iter().map(|&name| name.to_owned()).collect::<Vec<_>>());
+        assert_eq!(names(&["./server --a", "./server --b"]), named(&["server-1", "server-2"]));
+        assert_eq!(names(&["./server", "load", "./b"]), named(&["server-1", "load-1", "b"]));
+        assert_eq!(names(&["x", "x", "x-1"]), named(&["x-2", "x-3", "x-1"]));
+        for given in ["load=./a", "server=http://a"] {
+            assert!(names(&[given, "./b"]).unwrap_err().contains("NAME='command'"), "{given}");
+        }
     }
 
     #[test]

@@ -1,12 +1,18 @@
 //! Generates an experiment from contenders, load and variations.
 
 use std::fmt::Write;
-use std::path::Path;
+
+use breme_experiment::placeholder;
 
 use super::contender::{Contender, ContenderSource, Start};
+use super::{positive_count, positive_rate};
 
-const LOAD: &str = "load";
-const SERVER: &str = "server";
+/// The workload.
+pub(super) const LOAD: &str = "load";
+/// The factor whose levels are the servers.
+pub(super) const SERVER: &str = "server";
+/// Names of other placeholders: `${port}`.
+const RESERVED: [&str; 5] = ["port", "folder", "breme", "experiment", "shared"];
 /// Settings of the load that can vary.
 const LOAD_SETTINGS: [&str; 5] = ["connections", "pipeline", "rate", "threads", "think"];
 
@@ -17,7 +23,7 @@ pub(super) struct Load {
     pub(super) connections: u64,
     pub(super) rate: Option<f64>,
     pub(super) pipeline: u64,
-    pub(super) headers: Vec<String>,
+    pub(super) headers: Vec<(String, String)>,
     pub(super) duration: String,
     pub(super) measure: String,
 }
@@ -45,6 +51,9 @@ impl Variation {
         if levels.len() < 2 || levels.iter().any(String::is_empty) {
             return Err(format!("{text:?} has fewer than two values; separate them by commas"));
         }
+        if let Some(level) = levels.iter().find(|level| level.contains('\'')) {
+            return Err(format!("the value {level:?} contains a quotation mark"));
+        }
         Ok(Self { name: name.to_owned(), is_server_flag, levels })
     }
 
@@ -54,6 +63,17 @@ impl Variation {
 
     fn is_of_load(&self) -> bool {
         !self.is_server_flag && LOAD_SETTINGS.contains(&self.name.as_str())
+    }
+
+    /// Settings of the load must be valid.
+    fn check_levels(&self) -> Result<(), String> {
+        let check = |level: &String| match self.name.as_str() {
+            _ if !self.is_of_load() => Ok(()),
+            "connections" | "pipeline" | "threads" => positive_count(level).map(drop),
+            "rate" => positive_rate(level).map(drop),
+            _ => Ok(()),
+        };
+        self.levels.iter().try_for_each(|level| check(level).map_err(|problem| format!("{level}: {problem}")))
     }
 
     /// Whether each server is compared across the levels, rather than with the others at each level.
@@ -69,12 +89,14 @@ pub(super) fn check_variations(variations: &[Variation], sources: &[ContenderSou
     }
     for (position, variation) in variations.iter().enumerate() {
         let name = &variation.name;
-        if variations[..position].iter().any(|other| other.name == *name) || name == SERVER || name == LOAD {
+        let is_reserved = [SERVER, LOAD].iter().chain(&RESERVED).any(|reserved| reserved == name);
+        if is_reserved || variations[..position].iter().any(|other| other.name == *name) {
             return Err(format!("--vary {name}: the name is taken; use another one"));
         }
         if sources.iter().any(|source| source.name == *name) {
             return Err(format!("--vary {name}: a server has this name; use another one: NAME='command'"));
         }
+        variation.check_levels().map_err(|problem| format!("--vary {name}: {problem}"))?;
         let is_used = sources.iter().any(|source| match &source.start {
             Start::Command(command) => variation.is_server_flag || command.contains(&variation.placeholder()),
             Start::Running(_) => false,
@@ -105,12 +127,26 @@ fn with_flags(command: &str, variations: &[Variation]) -> String {
 }
 
 /// Runs the command in the user's folder, not in that of the subject.
-pub(super) fn shell(command: &str, folder: &Path) -> Vec<String> {
-    let folder = folder.display().to_string().replace('\'', r"'\''");
+pub(super) fn shell(command: &str, folder: &str) -> Vec<String> {
+    let folder = folder.replace('\'', r"'\''");
     vec!["sh".to_owned(), "-c".to_owned(), format!("cd '{folder}' && {command}")]
 }
 
-pub(super) fn text(contenders: &[Contender], load: &Load, variations: &[Variation], folder: &Path) -> String {
+/// A text of the user in which an experiment finds no placeholder.
+fn without_placeholders(text: &str) -> String {
+    let mut escaped = String::new();
+    let mut done = 0;
+    for found in placeholder::find(text) {
+        escaped.push_str(&text[done..found.range.start]);
+        escaped.push('$');
+        done = found.range.start;
+    }
+    escaped.push_str(&text[done..]);
+    // The name of a factor, and what would be its escape.
+    if text.starts_with('$') && !text.starts_with("${") { format!("${escaped}") } else { escaped }
+}
+
+pub(super) fn text(contenders: &[Contender], load: &Load, variations: &[Variation], folder: &str) -> String {
     let names: Vec<&str> = contenders.iter().map(|contender| contender.name.as_str()).collect();
     let mut text = format!(
         "#:schema experiment.schema.json\ntitle = {}\nquestion = {}\n",
@@ -161,11 +197,11 @@ fn measures(load: &Load, contenders: &[Contender]) -> Vec<String> {
     names.into_iter().map(|name| format!("{name}({LOAD})")).collect()
 }
 
-fn write_subject(text: &mut String, contender: &Contender, all: &[Contender], variations: &[Variation], folder: &Path) {
+fn write_subject(text: &mut String, contender: &Contender, all: &[Contender], variations: &[Variation], folder: &str) {
     let _ = write!(text, "\n[subject.{}]\n", contender.name);
     if let Start::Command(command) = &contender.start {
-        let words: Vec<String> =
-            shell(&with_flags(command, variations), folder).iter().map(|word| quoted(word)).collect();
+        let words = shell(&with_flags(command, variations), &without_placeholders(folder));
+        let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
         let _ = writeln!(text, "command = [{}]", words.join(", "));
         let ports = if contender.url.contains("${port}") { "[\"port\"]" } else { "[]" };
         let _ = writeln!(text, "ports = {ports}");
@@ -179,7 +215,12 @@ fn write_subject(text: &mut String, contender: &Contender, all: &[Contender], va
 
 fn write_workload(text: &mut String, names: &[&str], load: &Load, variations: &[Variation]) {
     let to = if names.len() > 1 { format!("${SERVER}") } else { names[0].to_owned() };
-    let _ = write!(text, "\n[workload.{LOAD}]\nto = {}\nrequest = {}\n", quoted(&to), quoted(&load.path));
+    let _ = write!(
+        text,
+        "\n[workload.{LOAD}]\nto = {}\nrequest = {}\n",
+        quoted(&to),
+        quoted(&without_placeholders(&load.path))
+    );
     let mut setting = |name: &str, value: Option<String>| {
         let is_varied = variations.iter().any(|variation| variation.is_of_load() && variation.name == name);
         let value = if is_varied { Some(format!("\"${name}\"")) } else { value };
@@ -193,10 +234,9 @@ fn write_workload(text: &mut String, names: &[&str], load: &Load, variations: &[
     setting("threads", None);
     setting("think", None);
     if !load.headers.is_empty() {
-        let headers = load.headers.iter().map(|header| {
-            let (name, value) = header.split_once(':').unwrap_or((header, ""));
-            format!("{} = {}", quoted(name.trim()), quoted(value.trim()))
-        });
+        let headers = load.headers.iter();
+        let headers =
+            headers.map(|(name, value)| format!("{} = {}", quoted(name), quoted(&without_placeholders(value))));
         let _ = writeln!(text, "headers = {{ {} }}", headers.collect::<Vec<_>>().join(", "));
     }
 }
@@ -232,9 +272,13 @@ fn write_hypotheses(text: &mut String, names: &[&str], load: &Load, variations: 
     }
 }
 
-/// A number remains a number.
+/// A number remains a number, if TOML writes it like this: `007` and `.5` are texts.
 fn literal(level: &str) -> String {
-    if level.parse::<f64>().is_ok_and(f64::is_finite) { level.to_owned() } else { quoted(level) }
+    let is_number = match level.parse::<toml::Value>() {
+        Ok(number @ (toml::Value::Integer(_) | toml::Value::Float(_))) => number.to_string() == level,
+        _ => false,
+    };
+    if is_number { level.to_owned() } else { quoted(level) }
 }
 
 fn quoted(text: &str) -> String {
@@ -277,6 +321,45 @@ mod tests {
 
     #[test]
     fn quotes_in_folders_reach_the_shell() {
-        assert_eq!(shell("./a", Path::new("/x'y"))[2], r"cd '/x'\''y' && ./a");
+        assert_eq!(shell("./a", "/x'y")[2], r"cd '/x'\''y' && ./a");
+    }
+
+    #[test]
+    fn a_folder_has_no_placeholders() {
+        let start = Start::Command(String::from("./a ${port}"));
+        let url = String::from("http://127.0.0.1:${port}");
+        let contender = Contender { name: String::from("a"), start, url };
+        let mut text = String::new();
+        write_subject(&mut text, &contender, std::slice::from_ref(&contender), &[], "/${x}");
+        assert!(text.contains("cd '/$${x}' && ./a ${port}"), "{text}");
+    }
+
+    #[test]
+    fn an_experiment_has_the_user_s_texts_and_numbers() {
+        for (text, expected) in [("/a", "/a"), ("$a", "$$a"), ("x ${a}", "x $${a}"), ("${a}", "$${a}"), ("$5", "$$5")] {
+            assert_eq!(without_placeholders(text), expected);
+        }
+        for (level, expected) in [("7", "7"), ("0.5", "0.5"), ("007", "\"007\""), (".5", "\".5\""), ("a", "\"a\"")] {
+            assert_eq!(literal(level), expected);
+        }
+        let contender = Contender {
+            name: String::from("a"),
+            start: Start::Running(String::from("http://a")),
+            url: String::from("http://a"),
+        };
+        let load = Load {
+            path: String::from("/${x}"),
+            connections: 1,
+            rate: None,
+            pipeline: 1,
+            headers: vec![(String::from("X"), String::from("$a"))],
+            duration: String::from("1s"),
+            measure: String::from("rate"),
+        };
+        let text = text(&[contender], &load, &[variation("connections=1,2")], "/");
+        let plan = super::super::super::experiment::read_text(&text, std::path::Path::new("/"))
+            .unwrap_or_else(|failure| panic!("{failure:?}"));
+        let trial = plan.trial(&plan.trials()[0]).unwrap();
+        assert!(trial.workloads[0].texts().any(|text| text == "--header=X: $a"), "{:?}", trial.workloads[0].arguments);
     }
 }
