@@ -227,10 +227,19 @@ fn debian_package(folder: &Path, architecture: &Architecture, version: &str, con
         .replace("{version}", version)
         .replace("{architecture}", architecture.debian);
     write(&tree.join("DEBIAN/control"), control.as_bytes())?;
+    open_folders(&tree)?;
     let mut dpkg = Command::new("dpkg-deb");
     dpkg.args(["--root-owner-group", "--build"]).arg(&tree).arg(folder.join(format!("{name}.deb")));
     step(&format!("{name}.deb"), dpkg)?;
     fs::remove_dir_all(&tree).map_err(|error| format!("{}: {error}", tree.display()))
+}
+
+/// Gives all folders the permissions of installed ones, which dpkg-deb requires, whatever the umask.
+fn open_folders(folder: &Path) -> StepResult {
+    let failed = |error| format!("{}: {error}", folder.display());
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).map_err(failed)?;
+    let entries = fs::read_dir(folder).map_err(failed)?;
+    entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).try_for_each(|path| open_folders(&path))
 }
 
 /// Debian's manual pages are compressed; without a timestamp, so that the same pages result in the same package.
@@ -295,6 +304,21 @@ mod tests {
         assert_eq!(choose(&[]).map(|all| all.len()), Ok(2));
         assert_eq!(choose(&[String::from("aarch64")]).map(|all| all[0].debian), Ok("arm64"));
         assert!(choose(&[String::from("sparc")]).is_err_and(|error| error.contains("x86_64")));
+    }
+
+    #[test]
+    fn folders_of_a_package_are_open_whatever_the_umask() {
+        let root = std::env::temp_dir().join(format!("breme-xtask-{}", std::process::id()));
+        let (usr, inner) = (root.join("usr"), root.join("usr/bin"));
+        fs::create_dir_all(&inner).unwrap();
+        let folders = [root.as_path(), &usr, &inner];
+        let mode = |folder: &Path| fs::metadata(folder).unwrap().permissions().mode() & 0o777;
+        for folder in folders {
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o750)).unwrap();
+        }
+        open_folders(&root).unwrap();
+        assert_eq!(folders.map(mode), [0o755; 3]);
+        fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]

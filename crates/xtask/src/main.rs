@@ -25,7 +25,7 @@ mod width;
 
 use std::process::{Command, ExitCode};
 
-use steps::{StepResult, cargo, root, step, target};
+use steps::{StepResult, cargo, root, run_result, step, target};
 
 const HELP: &str = "\
 Usage: cargo xtask COMMAND
@@ -51,7 +51,15 @@ fn main() -> ExitCode {
         Some((command, rest)) => (command.as_str(), rest),
         None => ("help", &[][..]),
     };
+    if let Some(surplus) = surplus(command, rest) {
+        eprintln!("xtask: {command}: unexpected argument {surplus:?}; `cargo xtask help` lists the commands");
+        return ExitCode::from(2);
+    }
     let outcome = match command {
+        _ if asks_for_help(command, rest) => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
         "demo" => packages::install(packages::OF_DEMO).and_then(|()| demo()),
         "bench" => install_peers().and_then(|()| peers::bench(rest)),
         "peers" => install_peers().and_then(|()| peers::peers(rest)),
@@ -90,6 +98,22 @@ fn main() -> ExitCode {
     }
 }
 
+/// Commands with arguments of their own.
+const WITH_ARGUMENTS: [&str; 4] = ["bench", "peers", "dist", "fuzz"];
+
+/// `--help` of a command, which must not start it. In those that pass flags on, it is for `breme run`.
+fn asks_for_help(command: &str, arguments: &[String]) -> bool {
+    let passes_on = ["bench", "peers"].contains(&command);
+    let asks = |argument: &String| argument == "--help" || argument == "-h";
+    arguments.iter().take(if passes_on { 1 } else { usize::MAX }).any(asks)
+}
+
+/// An argument that the command would ignore.
+fn surplus<'a>(command: &str, arguments: &'a [String]) -> Option<&'a String> {
+    let is_ignored = !WITH_ARGUMENTS.contains(&command) && !asks_for_help(command, arguments);
+    arguments.first().filter(|_| is_ignored)
+}
+
 /// Runs the checks, cheapest first.
 fn check() -> StepResult {
     step("format", cargo(&["fmt", "--all", "--check"]))?;
@@ -118,10 +142,25 @@ fn demo() -> StepResult {
         .arg(target().join("runs"));
     eprintln!("── demo\n{command:?}\n");
     let status = command.status().map_err(|error| format!("cannot start breme: {error}"))?;
-    // 3: a hypothesis was refuted, which is a result too.
-    if matches!(status.code(), Some(0 | 3)) { Ok(()) } else { Err(format!("breme run ended with {status}")) }
+    run_result(status)
 }
 
 fn install_peers() -> StepResult {
     [packages::PEERS, packages::MORE_PEERS].into_iter().try_for_each(packages::install)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_argument_is_ignored() {
+        let arguments = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let refused = |command, text| surplus(command, &arguments(text)).is_some();
+        assert!(refused("packages", "--dry-run") && refused("test", "retry") && refused("frobnicate", "x"));
+        assert!(!refused("check", "") && !refused("fuzz", "600") && !refused("bench", "tls --quick"));
+        let helps = |command, text| asks_for_help(command, &arguments(text));
+        assert!(helps("packages", "--help") && helps("dist", "-h") && helps("bench", "--help"));
+        assert!(!helps("bench", "tls --help") && !refused("packages", "--help"));
+    }
 }

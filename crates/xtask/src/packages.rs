@@ -1,5 +1,6 @@
 //! Debian packages of programs that tests and benchmarks start: installed if missing, never assumed.
 
+use std::io;
 use std::path::Path;
 use std::process::Command;
 
@@ -83,10 +84,10 @@ pub(crate) fn install(packages: &[Package]) -> StepResult {
     }
     let names: Vec<&str> = missing.iter().map(|package| package.name).collect();
     eprintln!("── packages: installing {}", names.join(", "));
-    apt(&["update", "-qq"])?;
+    apt(&["update", "-qq"], &names)?;
     let mut arguments = vec!["install", "-y", "-qq", "--no-install-recommends"];
-    arguments.extend(names);
-    apt(&arguments)?;
+    arguments.extend(&names);
+    apt(&arguments, &names)?;
     missing.iter().filter_map(|package| package.service).for_each(keep_down);
     Ok(())
 }
@@ -106,18 +107,20 @@ fn is_there(file: &str) -> bool {
         .any(|folder| Path::new(folder).join(file).exists())
 }
 
-fn apt(arguments: &[&str]) -> StepResult {
+fn apt(arguments: &[&str], packages: &[&str]) -> StepResult {
     let mut command = as_root("apt-get");
     // A package's own service must not start: the tests start theirs, on free ports.
     command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").env("RUNLEVEL", "1");
-    let status = command.status().map_err(|error| {
-        format!("cannot run apt-get ({error}); install by hand: {}", arguments[arguments.len() - 1])
-    })?;
+    let status = command.status().map_err(|error| not_run(&error, packages))?;
     if status.success() {
         Ok(())
     } else {
         Err(format!("apt-get {} failed ({status}); the tests and benchmarks need these packages", arguments.join(" ")))
     }
+}
+
+fn not_run(error: &io::Error, packages: &[&str]) -> String {
+    format!("cannot run apt-get ({error}); install by hand: {}", packages.join(" "))
 }
 
 fn as_root(program: &str) -> Command {
@@ -139,6 +142,12 @@ fn am_root() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_apt_the_packages_are_named() {
+        let message = not_run(&io::Error::from(io::ErrorKind::NotFound), &["nginx-light", "wrk"]);
+        assert!(message.ends_with("install by hand: nginx-light wrk"), "{message}");
+    }
 
     #[test]
     fn a_program_or_a_path_is_there() {

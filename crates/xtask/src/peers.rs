@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::steps::{StepResult, cargo, root, step, target};
+use crate::steps::{StepResult, cargo, is_result, root, run_result, step, target};
 
 /// The experiments, in the order of the document.
 const EXPERIMENTS: [&str; 11] = [
@@ -29,9 +29,6 @@ const EXPERIMENTS: [&str; 11] = [
 ];
 const FOLDER: &str = "studies/peers";
 const DOCUMENT: &str = "docs/PEERS.md";
-/// Exit statuses of runs whose hypotheses are supported, refuted or undecided.
-const STATUSES_OF_RESULTS: [i32; 3] = [0, 3, 4];
-
 /// Runs the named experiments, or all, and prints their results. Arguments that begin with `-`, and those after them,
 /// are for `breme run`.
 pub(crate) fn bench(arguments: &[String]) -> StepResult {
@@ -41,8 +38,7 @@ pub(crate) fn bench(arguments: &[String]) -> StepResult {
     let mut command = Command::new(breme);
     command.arg("run").args(files).arg("--runs").arg(runs()).args(flags);
     let status = command.status().map_err(|error| format!("cannot start {command:?}: {error}"))?;
-    let is_result = status.code().is_some_and(|code| STATUSES_OF_RESULTS.contains(&code));
-    if is_result { Ok(()) } else { Err(format!("breme run ended with {status}")) }
+    run_result(status)
 }
 
 /// Runs the named experiments, or all, and writes the document from their reports and the stored ones of the others.
@@ -132,8 +128,7 @@ fn report(breme: &Path, name: &str) -> Result<Report, String> {
 fn printed(command: &mut Command) -> Result<String, String> {
     let output = command.stderr(Stdio::inherit()).output();
     let output = output.map_err(|error| format!("cannot start {command:?}: {error}"))?;
-    let is_result = output.status.code().is_some_and(|code| STATUSES_OF_RESULTS.contains(&code));
-    if is_result {
+    if is_result(output.status) {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     } else {
         Err(format!("breme ended with {}", output.status))
