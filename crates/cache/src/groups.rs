@@ -156,3 +156,33 @@ pub(crate) fn origin_of(key: &[u8]) -> &[u8] {
     let end = key[authority..].iter().position(|&byte| byte == b'/').map_or(key.len(), |slash| authority + slash);
     &key[..end]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forgotten_members_leave_the_index() {
+        let groups = Groups::new(1, &[]);
+        let group = groups.key(b"a");
+        // Two variants of one key.
+        assert!(groups.admit(&[group], 7, 0) && groups.admit(&[group], 7, 0));
+        groups.forget(&[group], 7);
+        assert_eq!(groups.purge(&[group]), [7]);
+        groups.forget(&[group], 7);
+        assert_eq!(groups.purge(&[group]), []);
+        assert!(groups.index.lock().members.is_empty());
+    }
+
+    #[test]
+    fn purge_history_is_bounded() {
+        let groups = Groups::new(1, &[]);
+        for index in 0..=PURGES_MAX {
+            groups.purge(&[groups.key(index.to_string().as_bytes())]);
+        }
+        assert!(groups.index.lock().purged.len() <= PURGES_MAX);
+        let other = groups.key(b"other");
+        assert!(!groups.admit(&[other], 7, 0), "what was forgotten may have purged it");
+        assert!(groups.admit(&[other], 7, groups.purges()));
+    }
+}

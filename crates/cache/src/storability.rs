@@ -346,6 +346,8 @@ mod tests {
         let found = terms("max-age=59, must-revalidate, stale-while-revalidate=7, stale-if-error=8");
         assert_eq!((found.fresh_for_s, found.stale_while_revalidate_s, found.stale_if_error_s), (59, 0, Some(0)));
         assert_eq!(terms("max-age=59, no-cache").fresh_for_s, 0);
+        let found = terms("max-age=59, proxy-revalidate, stale-while-revalidate=7");
+        assert!(found.forbids_stale && found.stale_while_revalidate_s == 0);
     }
 
     #[test]
@@ -360,5 +362,18 @@ mod tests {
         for name in ["e", "Date", "Cache-Control", "Content-Type", "CDN-Cache-Control", "Via"] {
             assert!(stored.has(name.as_bytes()), "{name}");
         }
+    }
+
+    #[test]
+    fn refuses_obsolete_cookies_and_names_that_cannot_be_compared() {
+        assert!(is_lasting(&[FRESH, ("Set-Cookie2", "a=b")]));
+        let many: Vec<String> = (0..1_000).map(|index| format!("\"g{index}\"")).collect();
+        assert!(is_lasting(&[FRESH, ("Cache-Groups", &many.join(", "))]), "purges could not find it");
+    }
+
+    #[test]
+    fn last_modified_alone_makes_a_stale_response_useful() {
+        let modified = http_date(-1000);
+        assert!(is_stored(PLAIN, 200, &[("Cache-Control", "max-age=0"), ("Last-Modified", &modified)]));
     }
 }

@@ -4,6 +4,7 @@
 #[cfg(feature = "applications")]
 pub mod application;
 mod flags;
+mod on_demand;
 mod place;
 mod tls;
 
@@ -13,6 +14,7 @@ use breme_admin::{Admin, Readiness};
 use breme_driver::{CounterReader, DriverSettings, Listener, ServerTls, ShardPanic, Stopper};
 use breme_node::ListenerId;
 pub use flags::{AdminFlag, ConnectionFlags, ListenFlags, ProcessFlags, TlsFlags, at_least_one, parallelism_of, whole};
+use on_demand::OnDemand;
 pub use place::{ListenPlace, listen_address, resolve, resolve_all};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
@@ -105,11 +107,14 @@ pub fn obey(
     readiness: Readiness,
     mut actions: SignalActions,
 ) -> Result<(), Failure> {
+    let fault = |error| Failure::run(format!("cannot start a thread: {error}"));
+    // Reading files may block, as those of a network or pipes do, but the server must still obey.
+    let reload = OnDemand::start("reload", actions.reload).map_err(fault)?;
     let obey = move || {
         let mut is_stopping = false;
         for signal in signals.forever() {
             match signal {
-                SIGHUP => (actions.reload)(),
+                SIGHUP => reload.request(),
                 SIGUSR1 => (actions.reopen_logs)(),
                 _ if !is_stopping => {
                     is_stopping = true;
@@ -124,7 +129,7 @@ pub fn obey(
         }
     };
     let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(obey);
-    thread.map(drop).map_err(|error| Failure::run(format!("cannot start a thread: {error}")))
+    thread.map(drop).map_err(fault)
 }
 
 /// One line per address, for people and parent programs. A closed pipe is no error.

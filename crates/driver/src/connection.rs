@@ -419,7 +419,7 @@ impl Connection {
     }
 
     /// Goes from flushing to lingering if the queue is empty. Returns whether it did.
-    pub(crate) fn linger_if_flushed(&mut self, has_short_deadline: bool) -> bool {
+    pub(crate) fn linger_if_flushed(&mut self) -> bool {
         let ConnectionPhase::Flushing { discarded_bytes } = self.phase else { return false };
         if self.queue.is_some() || self.failure.is_some() {
             return false;
@@ -436,7 +436,6 @@ impl Connection {
             return false;
         }
         self.phase = ConnectionPhase::Lingering { discarded_bytes };
-        self.has_short_deadline = has_short_deadline;
         true
     }
 

@@ -230,6 +230,7 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
             self.check_readers_at = is_high.then_some(self.now);
             if is_high {
                 self.shorten_handshakes(PRESSURE_TURN);
+                self.shorten_lingering();
             }
             self.node.handle_pressure(self.now, is_high, &mut self.actions);
             self.run_actions();

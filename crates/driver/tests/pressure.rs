@@ -174,6 +174,58 @@ fn stalled_handshake_is_dropped() {
     }
 }
 
+/// A client whose handshake fails keeps its place no longer than other closed ones.
+#[test]
+fn failed_handshake_is_dropped() {
+    let self_signed = SelfSigned::new(&["a.example"]);
+    for kind in kinds() {
+        let (say, reports) = event_channel();
+        let places = DriverSettings { connections_max: 2, ..endless(1) };
+        let (running, address) = serve_secured(kind, &self_signed.server(), &places, || reporting(say.clone()));
+        let mut failing = [connect(address), connect(address)];
+        let mut newcomer = connect(address);
+        assert_eq!(reports.next(), Report::Pressure(true), "{kind}");
+        for client in failing.iter_mut().chain([&mut newcomer]) {
+            client.write_all(b"not TLS").unwrap();
+        }
+        assert!(!read_all(&mut newcomer).is_empty(), "{kind}: an alert");
+        drop((failing, newcomer));
+        drain(running);
+    }
+}
+
+/// Pressure also shortens the time of connections that have been closed before.
+#[test]
+fn lingering_peer_is_dropped_when_pressure_rises() {
+    for kind in kinds() {
+        let places = DriverSettings { connections_max: 2, ..endless(1) };
+        let (running, address) = serve(kind, &places, || echo_once);
+        let mut over = [connect(address), connect(address)];
+        over.iter_mut().for_each(|client| assert_eq!(exchange_once(client), b"once", "{kind}"));
+        let mut newcomer = connect(address);
+        assert_eq!(exchange_once(&mut newcomer), b"once", "{kind}");
+        drop((over, newcomer));
+        drain(running);
+    }
+}
+
+/// Closes each connection after its first bytes.
+fn echo_once(context: &mut Context<'_>, event: Event<'_>) -> usize {
+    if let Event::Received(id, received) = &event
+        && !received.bytes.is_empty()
+    {
+        context.actions.send(*id).extend_from_slice(received.bytes);
+        context.actions.close(*id, Close::Graceful);
+        return received.bytes.len();
+    }
+    echo(context, event)
+}
+
+fn exchange_once(client: &mut TcpStream) -> Vec<u8> {
+    client.write_all(b"once").unwrap();
+    read_all(client)
+}
+
 /// Pool threads are woken a few at a time, until all are.
 #[test]
 fn pressure_reaches_all_pool_threads() {
@@ -247,29 +299,16 @@ fn no_pressure_while_capacity_remains() {
 #[test]
 fn lingering_does_not_block_thread() {
     const LINGERING_MAX: usize = 8;
-    let (running, address) = serve(DriverKind::Threads, &endless(1), || {
-        |context: &mut Context<'_>, event: Event<'_>| {
-            if let Event::Received(id, received) = &event
-                && !received.bytes.is_empty()
-            {
-                context.actions.send(*id).extend_from_slice(received.bytes);
-                context.actions.close(*id, Close::Graceful);
-                return received.bytes.len();
-            }
-            echo(context, event)
-        }
-    });
+    let (running, address) = serve(DriverKind::Threads, &endless(1), || echo_once);
     let mut over = Vec::new();
     for _ in 0..=LINGERING_MAX {
         let mut client = connect(address);
-        client.write_all(b"once").unwrap();
-        assert_eq!(read_all(&mut client), b"once");
+        assert_eq!(exchange_once(&mut client), b"once");
         over.push(client);
     }
     let mut next = connect(address);
-    next.write_all(b"next").unwrap();
     drop(over.pop());
-    assert_eq!(read_all(&mut next), b"next");
+    assert_eq!(exchange_once(&mut next), b"once");
     drop((over, next));
     drain(running);
 }

@@ -200,4 +200,16 @@ mod tests {
             prop_assert!(parts.iter().map(|range| range.length()).sum::<u64>() <= length);
         }
     }
+
+    #[test]
+    fn joins_adjacent_ranges_when_others_overlap() {
+        assert_eq!(parse_ranges(b"bytes=0-9,5-19,20-29", 100), one(0, 30));
+        assert_eq!(parse_ranges(b"bytes=0-9,10-19", 100), several(&[(0, 10), (10, 20)]));
+    }
+
+    #[test]
+    fn accepts_as_many_ranges_as_the_limit() {
+        let most = format!("bytes={}", "0-0,".repeat(RANGE_COUNT_MAX));
+        assert_eq!(parse_ranges(most.as_bytes(), 100), one(0, 1));
+    }
 }

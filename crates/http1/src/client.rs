@@ -428,4 +428,14 @@ mod tests {
         let progress = client.receive(SWITCH, false, &limits, &mut storage);
         assert!(matches!(progress, Err(ClientError::Unexpected)), "{progress:?}");
     }
+
+    #[test]
+    fn earlier_response_does_not_switch() {
+        let (mut client, limits) = (ClientConnection::new(), Limits::default());
+        client.sent(Method::Get);
+        client.sent_with_upgrade(Method::Get);
+        let mut storage = FieldStorage::new();
+        let progress = client.receive(SWITCH, false, &limits, &mut storage);
+        assert!(matches!(progress, Err(ClientError::Unexpected)), "{progress:?}");
+    }
 }

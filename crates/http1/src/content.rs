@@ -363,4 +363,30 @@ mod tests {
         assert!(matches!(decoder.decode(b"cd", 0, &limits), Ok(ContentStep::Content { bytes: b"c", taken: 1 })));
         assert!(matches!(decoder.decode(b"d", 0, &limits), Ok(ContentStep::End { taken: 0 })));
     }
+
+    #[test]
+    fn limits_are_inclusive() {
+        let limits = Limits { chunk_line_bytes_max: 8, field_count_max: 2, ..Limits::default() };
+        let decode = |input: &str| {
+            let (mut decoder, mut rest) = (ContentDecoder::new(Framing::Chunked), input.as_bytes());
+            loop {
+                match decoder.decode(rest, 5, &limits) {
+                    Ok(ContentStep::Content { taken, .. } | ContentStep::Trailer { taken, .. }) => {
+                        rest = &rest[taken..];
+                    }
+                    Ok(ContentStep::End { .. }) => return Ok(()),
+                    Ok(other) => panic!("{input:?}: {other:?}"),
+                    Err(reason) => return Err(reason),
+                }
+            }
+        };
+        for (input, expected) in [
+            ("5;abcde\r\nhello\r\n0\r\na:\r\nb:\r\n\r\n", Ok(())),
+            ("5;abcdef\r\nhello\r\n0\r\n\r\n", Err(RefusalReason::ChunkLineTooLong)),
+            ("6\r\nhello!\r\n0\r\n\r\n", Err(RefusalReason::ContentTooLarge)),
+            ("0\r\na:\r\nb:\r\nc:\r\n\r\n", Err(RefusalReason::TooManyFields)),
+        ] {
+            assert_eq!(decode(input), expected, "{input:?}");
+        }
+    }
 }

@@ -426,4 +426,23 @@ mod tests {
             assert!(matches!(progress, Ok(Progress::Over)), "{progress:?}");
         }
     }
+
+    #[test]
+    fn prepared_lines_cannot_frame() {
+        for line in ["Transfer-Encoding: chunked\r\n", "A: b\r\nTRANSFER-ENCODING: chunked\r\n"] {
+            let mut out = b"|".to_vec();
+            assert!(FieldWriter::resume(&mut out).lines(line.as_bytes()).is_err(), "{line:?}");
+            assert_eq!(out, b"|");
+        }
+    }
+
+    #[test]
+    fn via_names_the_received_version() {
+        let mut out = Vec::new();
+        let mut writer = FieldWriter::resume(&mut out);
+        writer.via(Version::Http10, "a");
+        writer.via(Version::Http11, "b\r\nX: y");
+        writer.via(Version::Http11, "c");
+        assert_eq!(out, b"Via: 1.0 a\r\nVia: 1.1 c\r\n");
+    }
 }

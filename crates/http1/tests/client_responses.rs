@@ -202,3 +202,30 @@ fn outstanding_requests_are_bounded() {
 fn connection_stays_small() {
     assert!(size_of::<ClientConnection>() <= 64, "{}", size_of::<ClientConnection>());
 }
+
+#[test]
+fn only_the_response_to_connect_is_a_tunnel() {
+    check(
+        &[Method::Get, Method::Connect],
+        "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\naHTTP/1.1 200 OK\r\n\r\n",
+        &["200 length 1 stays", "content a", "end", "200 none closes", "end", "over"],
+    );
+}
+
+#[test]
+fn error_ends_the_connection() {
+    let (mut connection, limits) = (ClientConnection::new(), Limits::default());
+    connection.sent(Method::Get);
+    let refused = connection.receive(b"HTTP/2 200 OK\r\n\r\n", false, &limits, &mut FieldStorage::new()).map(drop);
+    assert!(refused.is_err() && !connection.can_send(Method::Get));
+    let mut storage = FieldStorage::new();
+    let progress = connection.receive(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", false, &limits, &mut storage);
+    assert!(matches!(progress, Ok(ClientProgress::Over)), "{progress:?}");
+}
+
+#[test]
+fn end_while_idle_ends_the_connection() {
+    let (mut connection, limits) = (ClientConnection::new(), Limits::default());
+    let progress = connection.receive(b"", true, &limits, &mut FieldStorage::new()).map(drop);
+    assert!(progress.is_ok() && !connection.can_send(Method::Get));
+}

@@ -6,6 +6,7 @@ use breme_base::Instant;
 use breme_http::{FieldBlock, Limits, Version};
 use breme_server::{ContentProgress, ServerShard};
 
+use crate::held_content::HeldContent;
 use crate::response::Response;
 
 pub(crate) type Connection = breme_server::Connection<ClientState>;
@@ -60,7 +61,7 @@ pub(crate) struct Echo {
     /// As announced; None for chunked coding.
     pub(crate) length: Option<u64>,
     /// Received before the response began.
-    pub(crate) held: Vec<u8>,
+    pub(crate) held: HeldContent,
     pub(crate) has_begun: bool,
 }
 

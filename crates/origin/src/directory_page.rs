@@ -9,8 +9,7 @@ use crate::root::{DirectoryEntry, DirectoryListing};
 pub(crate) const LISTING_ENTRIES_MAX: usize = 10_000;
 
 /// The page of the directory `name` (canonical: `docs/`, or nothing for the root).
-pub(crate) fn page(name: &str, mut listed: DirectoryListing, hidden_shown: bool) -> String {
-    listed.entries.retain(|entry| hidden_shown || !entry.name.starts_with('.'));
+pub(crate) fn page(name: &str, mut listed: DirectoryListing) -> String {
     listed.entries.sort_unstable_by(|one, other| {
         other.is_directory.cmp(&one.is_directory).then_with(|| one.name.cmp(&other.name))
     });
@@ -89,10 +88,9 @@ mod tests {
     }
 
     #[test]
-    fn sorts_escapes_and_hides_names() {
-        let entries =
-            vec![entry("b\"<script>&'.txt", false), entry(".git", true), entry("a b", false), entry("z", true)];
-        let html = page("docs/", DirectoryListing { entries, truncated: false }, false);
+    fn sorts_and_escapes_names() {
+        let entries = vec![entry("b\"<script>&'.txt", false), entry("a b", false), entry("z", true)];
+        let html = page("docs/", DirectoryListing { entries, truncated: false });
         let places: Vec<usize> = ["z/</a>", "a b</a>", "b&quot;&lt;script&gt;&amp;&#39;.txt</a>"]
             .iter()
             .map(|link| html.find(link).unwrap_or_else(|| panic!("{link} is not in {html}")))
@@ -102,15 +100,15 @@ mod tests {
         assert!(html.contains("href=\"./a%20b\""));
         assert!(html.contains("<td>7</td><td>Sun, 06 Nov 1994 08:49:37 GMT</td>"));
         assert!(html.contains("<a href=\"/\">..</a>"));
-        assert!(!html.contains(".git") && !html.contains("<script>"));
+        assert!(!html.contains("<script>"));
     }
 
     #[test]
     fn root_has_no_parent_and_truncation_is_noted() {
-        let html = page("", DirectoryListing { entries: vec![entry(".git", true)], truncated: true }, true);
+        let html = page("", DirectoryListing { entries: vec![entry(".git", true)], truncated: true });
         assert!(!html.contains(">..<"));
         assert!(html.contains(".git/"));
         assert!(html.contains("there are more"));
-        assert!(page("a/b/", DirectoryListing::default(), false).contains("<a href=\"/a/\">..</a>"));
+        assert!(page("a/b/", DirectoryListing::default()).contains("<a href=\"/a/\">..</a>"));
     }
 }

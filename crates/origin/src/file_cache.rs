@@ -350,8 +350,13 @@ mod tests {
             self.files.open(name)
         }
 
-        fn list(&self, name: &str, entries_max: usize) -> Result<DirectoryListing, OpenError> {
-            self.files.list(name, entries_max)
+        fn list(
+            &self,
+            name: &str,
+            entries_max: usize,
+            is_listed: &dyn Fn(&str) -> bool,
+        ) -> Result<DirectoryListing, OpenError> {
+            self.files.list(name, entries_max, is_listed)
         }
     }
 

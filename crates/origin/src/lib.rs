@@ -30,6 +30,7 @@ mod encodings;
 mod entry;
 mod file_cache;
 mod files;
+mod held_content;
 mod lab;
 mod node;
 mod path;

@@ -12,10 +12,12 @@ use breme_http::{Framing, Method, Refusal, RefusalReason, RequestHead, Version};
 use breme_http1::{FieldStorage, Progress};
 use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Pressure, Received, Shard};
 use breme_server::{CachedDate, Connections, ServerShard, is_turn_over};
+use bytes::Bytes;
 
 use crate::connection::{ClientState, Connection, ContentPlan, Echo, RequestContent, RequestStage, wait_for_content};
 use crate::counters::ShardCounts;
 use crate::file_cache::RecentEntries;
+use crate::held_content::HeldContent;
 use crate::replay_cache::ResponseCache;
 use crate::response::{Body, Response};
 use crate::router::{RouteDecision, Router};
@@ -274,7 +276,8 @@ impl Context<'_> {
                 if !self.connection.has_pending {
                     self.connection.http.send_continue(self.actions.send(self.connection.id));
                 }
-                ContentPlan::Echo(Echo { lines, length, held: Vec::new(), has_begun: false })
+                let held = HeldContent::new(self.site.held_bytes.clone());
+                ContentPlan::Echo(Echo { lines, length, held, has_begun: false })
             }
             RouteDecision::Response(response) if head.expects_continue || is_long => {
                 return self.respond(response);
@@ -308,7 +311,8 @@ impl Context<'_> {
             ContentPlan::Hold(response, delay) => self.delay(response, delay),
             ContentPlan::Echo(echo) if echo.has_begun => self.end_echo(&echo),
             ContentPlan::Echo(Echo { lines, held, .. }) => {
-                self.respond(Response { extra: lines, body: Body::Bytes(held.into()), ..Response::empty(200) });
+                let body = Body::Bytes(Bytes::from_owner(held));
+                self.respond(Response { extra: lines, body, ..Response::empty(200) });
             }
         }
     }

@@ -93,6 +93,11 @@ fn check_segment(segment: &str, is_first: bool, hidden_shown: bool) -> Result<()
     Ok(())
 }
 
+/// Whether a request for an entry of a directory can succeed. `/.well-known/` is served, but not listed.
+pub(crate) fn may_be_requested(entry_name: &str, hidden_shown: bool) -> bool {
+    check_segment(entry_name, false, hidden_shown).is_ok()
+}
+
 /// Bytes that end a name (NUL), separate it on other systems (`\`), or forge log lines and header fields.
 const fn is_forbidden(byte: u8) -> bool {
     byte < 0x20 || byte == 0x7F || byte == b'\\'

@@ -19,11 +19,17 @@ pub trait Root: Send + Sync {
     /// See [`OpenError`].
     fn open(&self, name: &str) -> Result<OpenedFile, OpenError>;
 
-    /// The entries of a directory in any order, without `.` and `..`: at most `entries_max`, and whether that was all.
+    /// The entries of a directory in any order, without `.` and `..`: at most `entries_max` of those whose names are
+    /// to be listed, and whether that was all.
     ///
     /// # Errors
     /// See [`OpenError`].
-    fn list(&self, name: &str, entries_max: usize) -> Result<DirectoryListing, OpenError>;
+    fn list(
+        &self,
+        name: &str,
+        entries_max: usize,
+        is_listed: &dyn Fn(&str) -> bool,
+    ) -> Result<DirectoryListing, OpenError>;
 }
 
 /// An open file or directory.
@@ -153,14 +159,19 @@ impl Root for MemoryRoot {
         Err(OpenError::NotFound)
     }
 
-    fn list(&self, name: &str, entries_max: usize) -> Result<DirectoryListing, OpenError> {
+    fn list(
+        &self,
+        name: &str,
+        entries_max: usize,
+        is_listed: &dyn Fn(&str) -> bool,
+    ) -> Result<DirectoryListing, OpenError> {
         let files = self.files.lock();
         let folder = folder_prefix(name);
         let mut listed = DirectoryListing::default();
         for (path, (stamp, _)) in files.iter() {
             let Some(below) = path.strip_prefix(&folder) else { continue };
             let (first, is_directory) = below.split_once('/').map_or((below, false), |(first, _)| (first, true));
-            if listed.entries.iter().any(|entry| entry.name == first) {
+            if !is_listed(first) || listed.entries.iter().any(|entry| entry.name == first) {
                 continue;
             }
             if listed.entries.len() == entries_max {

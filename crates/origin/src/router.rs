@@ -20,7 +20,7 @@ use crate::entry::{EntryOutcome, line};
 use crate::file_cache::{FileCache, RecentEntries};
 use crate::files;
 use crate::lab;
-use crate::path::{PathError, site_name, url_path};
+use crate::path::{PathError, may_be_requested, site_name, url_path};
 use crate::response::{Body, CacheControl, HeaderLines, Response};
 use crate::site::SiteState;
 use crate::visitors::{COOKIE, Visit, Visitors};
@@ -185,11 +185,12 @@ impl Router<'_> {
     fn listing(&self, cache: &FileCache, path: &str) -> Response {
         let hidden = self.site.settings.hidden;
         let Ok(name) = site_name(path, hidden) else { return Response::error(404) };
-        match cache.root().list(name.trim_end_matches('/'), LISTING_ENTRIES_MAX) {
+        let is_listed = |entry: &str| may_be_requested(entry, hidden);
+        match cache.root().list(name.trim_end_matches('/'), LISTING_ENTRIES_MAX, &is_listed) {
             Ok(listed) => Response {
                 lines: HeaderLines::Html,
                 caching: CacheControl::NoStore,
-                body: Body::Bytes(directory_page::page(&name, listed, hidden).into()),
+                body: Body::Bytes(directory_page::page(&name, listed).into()),
                 ..Response::empty(200)
             },
             Err(error) => Response::error(error.status()),

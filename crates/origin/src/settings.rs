@@ -30,8 +30,9 @@ pub struct Settings {
     pub generated_bytes_max: u64,
     /// The longest delay of `/delay/MS`; past it 400.
     pub delay_max: Duration,
-    /// Content of an echoed POST is held up to this many bytes, so that malformed content is rejected; past it the
-    /// response begins and the content streams through.
+    /// Content of echoed POSTs is held up to this many bytes in all connections together, so that malformed content is
+    /// rejected, and clients may send everything before they read; past it the response begins and the content streams
+    /// through.
     pub echo_held_bytes_max: usize,
     /// How long idle connections stay open when the server stops, since a request may already be on its way; it gets
     /// `Connection: close`. Zero closes at once.
@@ -56,7 +57,7 @@ impl Default for Settings {
             replay_cache_bytes_max: 2 * 1024 * 1024,
             generated_bytes_max: 1 << 40,
             delay_max: Duration::from_secs(3600),
-            echo_held_bytes_max: 256 * 1024,
+            echo_held_bytes_max: 256 * 1024 * 1024,
             stopping_linger: Duration::from_millis(100),
             secured_listeners: Vec::new(),
             seed: 0,

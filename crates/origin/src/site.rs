@@ -1,6 +1,7 @@
 //! A site for its program: validated settings, and what all shards share.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use breme_base::WallClock;
 use breme_http::{FieldBlock, syntax};
@@ -28,6 +29,8 @@ pub(crate) struct SiteState {
     pub(crate) counters: Counters,
     pub(crate) lines: SharedLines,
     pub(crate) clock: WallClock,
+    /// Content held for echoes, in bytes.
+    pub(crate) held_bytes: Arc<AtomicUsize>,
 }
 
 /// Invalid settings.
@@ -59,7 +62,8 @@ impl Site {
         let lines = SharedLines::new(cache_control(settings.cache_control.as_deref())?);
         let files = root.map(|root| FileCache::new(root, &settings));
         let counters = Counters::default();
-        Ok(Self { state: Arc::new(SiteState { settings, files, visitors, counters, lines, clock }) })
+        let held_bytes = Arc::default();
+        Ok(Self { state: Arc::new(SiteState { settings, files, visitors, counters, lines, clock, held_bytes }) })
     }
 
     /// Responses of all shards.

@@ -233,6 +233,22 @@ fn lists_directories_only_if_enabled() {
     assert_eq!(fetch(&site_of_files(), "GET", "/bare/", &[]).status, 404);
 }
 
+/// Other names do not count towards the limit, either.
+#[test]
+fn lists_only_names_that_can_be_requested() {
+    let root = files();
+    for name in ["a\\b", "line\nfeed"] {
+        root.write(&format!("bare/{name}"), "x", THEN_NS);
+    }
+    for number in 0..10_000 {
+        root.write(&format!("bare/.{number}"), "x", THEN_NS);
+    }
+    let settings = Settings { listing: true, ..Settings::default() };
+    let page = fetch(&site(settings, Some(root), None), "GET", "/bare/", &[]).text().to_owned();
+    assert_eq!(page.matches("href=").count(), 2, "the parent, and one file: {page}");
+    assert!(page.contains("href=\"./a%20b.txt\"") && !page.contains("there are more"), "{page}");
+}
+
 #[test]
 fn sends_configured_cache_control() {
     let settings = Settings { cache_control: Some("public, max-age=60".into()), lab: true, ..Settings::default() };
@@ -390,6 +406,46 @@ fn streams_long_echo() {
     // A partial response that cannot be marked as failed: a reset.
     peer.send(post("Transfer-Encoding: chunked", &format!("80\r\n{}\r\nrubbish\r\n", "z".repeat(128))));
     assert_eq!(peer.closed, Some(Close::Abort));
+}
+
+/// Many clients send everything before they read.
+#[test]
+fn long_echo_waits_for_all_content() {
+    const LENGTH: usize = 16_000_000;
+    for (fields, end) in
+        [(format!("Content-Length: {LENGTH}"), ""), ("Transfer-Encoding: chunked".to_owned(), "0\r\n\r\n")]
+    {
+        let mut peer = Peer::new(&lab_site());
+        peer.send(post(&fields, ""));
+        for _ in 0..LENGTH / 100_000 {
+            assert_eq!(peer.output.len(), 0);
+            let content = "y".repeat(100_000);
+            peer.send(if end.is_empty() { content } else { format!("186a0\r\n{content}\r\n") });
+        }
+        peer.send(end);
+        let responses = peer.responses();
+        assert_eq!((responses.len(), responses[0].status, responses[0].body.len()), (1, 200, LENGTH));
+    }
+}
+
+#[test]
+fn held_echoes_share_their_limit() {
+    let site = site(Settings { echo_held_bytes_max: 1_000, ..lab() }, None, None);
+    let begin = |bytes: usize| {
+        let mut peer = Peer::new(&site);
+        peer.send(post("Content-Length: 2000", &"y".repeat(bytes)));
+        peer
+    };
+    let is_streaming = |peer: &Peer| !peer.output.is_empty();
+    let mut first = begin(900);
+    let second = begin(200);
+    assert!(!is_streaming(&first) && is_streaming(&second));
+    first.drop_connection(CloseReason::Reset);
+    let mut third = begin(1_000);
+    assert!(!is_streaming(&third), "the first one holds nothing any more");
+    third.send("y".repeat(1_000));
+    assert_eq!(third.responses()[0].body.len(), 2_000);
+    assert!(!is_streaming(&begin(1_000)), "nor does the third one");
 }
 
 #[test]

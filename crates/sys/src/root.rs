@@ -110,18 +110,23 @@ impl RootDirectory {
         if metadata.is_file() || metadata.is_dir() { Ok((file, metadata)) } else { Err(RootError::Forbidden) }
     }
 
-    /// Lists a directory, up to `entries_max` names.
+    /// Lists a directory, up to `entries_max` of the names that are to be listed.
     ///
     /// # Errors
     /// See [`RootError`].
-    pub fn list(&self, name: &str, entries_max: usize) -> Result<FoundEntries, RootError> {
+    pub fn list(
+        &self,
+        name: &str,
+        entries_max: usize,
+        is_listed: impl Fn(&str) -> bool,
+    ) -> Result<FoundEntries, RootError> {
         let directory = self.open_any(name)?;
         let mut found = FoundEntries::default();
         for entry in Dir::read_from(&directory)? {
             let entry = entry?;
             let bytes = entry.file_name().to_bytes();
             let Ok(entry_name) = std::str::from_utf8(bytes) else { continue };
-            if matches!(entry_name, "." | "..") {
+            if matches!(entry_name, "." | "..") || !is_listed(entry_name) {
                 continue;
             }
             if found.entries.len() >= entries_max {
@@ -299,7 +304,7 @@ mod tests {
     fn lists_openable_entries() {
         let names = |root: &RootDirectory, name| {
             let mut names: Vec<String> =
-                root.list(name, 100).unwrap().entries.into_iter().map(|entry| entry.name).collect();
+                root.list(name, 100, |_| true).unwrap().entries.into_iter().map(|entry| entry.name).collect();
             names.sort_unstable();
             names
         };
@@ -307,9 +312,11 @@ mod tests {
         for root in &strict {
             assert_eq!(names(root, ""), ["a"]);
             assert_eq!(names(root, "a"), ["b", "file"]);
-            assert!(matches!(root.list("a/file", 100), Err(RootError::NotFound)));
-            let cut = root.list("a", 1).unwrap();
+            assert!(matches!(root.list("a/file", 100, |_| true), Err(RootError::NotFound)));
+            let cut = root.list("a", 1, |_| true).unwrap();
             assert!(cut.truncated && cut.entries.len() == 1);
+            let whole = root.list("a", 1, |name| name != "b").unwrap();
+            assert!(!whole.truncated && whole.entries.len() == 1, "only listed names count");
         }
         let (_around, lax) = roots(true);
         for root in lax.iter().filter(|root| root.resolver != PathResolver::Steps) {

@@ -310,3 +310,33 @@ fn fully_drained_group_rejects_new_clients() {
     let expected = "no upstream can be used: each one is drained or has no address; requests of new clients get 503";
     assert_eq!(world.changes().last().unwrap(), expected);
 }
+
+#[test]
+fn new_list_and_settings_keep_the_results_of_checks() {
+    let mut world = checked(&[1, 1]);
+    for check in world.group.checks_due(world.now) {
+        world.group.check_done(world.now, check.id, if &*check.name == "a" { BAD } else { GOOD });
+    }
+    world.group.replace(world.now, vec![upstream("a", 2), upstream("b", 1)]).unwrap();
+    assert_eq!(world.status("a"), UpstreamStatus::Down);
+    let settings = GroupSettings { health: Some(HealthSettings::default()), ..GroupSettings::default() };
+    world.group.reconfigure(world.now, settings, vec![upstream("a", 2), upstream("b", 1)]).unwrap();
+    assert_eq!(world.status("a"), UpstreamStatus::Down);
+    assert_eq!(formatted(&world.shares(10)), "b 10");
+}
+
+#[test]
+fn late_result_does_not_count_for_the_next_check() {
+    let mut world = checked(&[1]);
+    let overdue = world.group.checks_due(world.now);
+    world.now = overdue[0].deadline;
+    assert!(world.group.checks_due(world.now).is_empty());
+    while world.group.next_check().unwrap() > world.now {
+        world.now = world.group.next_check().unwrap();
+    }
+    let next = world.group.checks_due(world.now);
+    assert_eq!(next.len(), 1);
+    assert_ne!(next[0].id, overdue[0].id);
+    world.group.check_done(world.now, overdue[0].id, GOOD);
+    assert_eq!(world.group.next_check(), Some(next[0].deadline), "the next one is still pending");
+}

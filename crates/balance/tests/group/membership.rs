@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use breme_balance::{
-    GroupError, GroupSettings, Hints, ListChange, NoChoice, Policy, UpstreamOutcome, UpstreamSettings, UpstreamStatus,
+    EjectionSettings, GroupError, GroupSettings, Hints, LEAVING_MAX, ListChange, NoChoice, Policy, UpstreamOutcome,
+    UpstreamSettings, UpstreamStatus,
 };
 
 use crate::world::{ANSWERED, World, formatted, upstream, upstreams};
@@ -120,4 +121,40 @@ fn shorter_list_limits_ejections() {
     world.group.replace(world.now, upstreams(&[1, 1])).unwrap();
     assert_eq!(world.status("a"), UpstreamStatus::Up, "the one who would come back first");
     assert!(matches!(world.status("b"), UpstreamStatus::Ejected { .. }));
+}
+
+#[test]
+fn leaving_upstreams_are_bounded() {
+    let mut world = world(&[1]);
+    let mut choices = Vec::new();
+    for index in 0..LEAVING_MAX {
+        choices.push(world.choose(&Hints::default()).unwrap());
+        world.group.replace(world.now, vec![upstream(&format!("n{index}"), 1)]).unwrap();
+    }
+    choices.push(world.choose(&Hints::default()).unwrap());
+    let refused = world.group.replace(world.now, vec![upstream("z", 1)]);
+    assert_eq!(refused, Err(GroupError::TooManyLeaving(LEAVING_MAX)));
+    world.finish(&choices[0], ANSWERED);
+    assert!(world.group.replace(world.now, vec![upstream("z", 1)]).is_ok());
+}
+
+#[test]
+fn change_of_scheme_replaces_the_upstream() {
+    let world = world(&[1]);
+    let old = world.state("a").id;
+    let secured = UpstreamSettings { tls: true, ..upstream("a", 1) };
+    assert_eq!(world.group.replace(world.now, vec![secured]), Ok(ListChange { added: 1, removed: 1, kept: 0 }));
+    assert_ne!(world.state("a").id, old);
+}
+
+#[test]
+fn failed_requests_do_not_look_fast() {
+    let refused = UpstreamOutcome::Responded { status: 503, latency: Duration::from_millis(1) };
+    for outcome in [UpstreamOutcome::TimedOut, UpstreamOutcome::ConnectionLost, refused] {
+        let ejection = Some(EjectionSettings::default());
+        let mut world = World::new(GroupSettings { ejection, ..GroupSettings::default() }, &[1]);
+        world.request(&Hints::default(), |_| outcome);
+        let latency = world.state("a").latency;
+        assert!(latency.is_some_and(|latency| latency >= Duration::from_millis(500)), "{outcome:?}: {latency:?}");
+    }
 }

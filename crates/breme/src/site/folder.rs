@@ -24,8 +24,13 @@ impl Root for Folder {
         Ok(OpenedFile { stamp: FileStamp::from_metadata(&metadata), content })
     }
 
-    fn list(&self, name: &str, entries_max: usize) -> Result<DirectoryListing, OpenError> {
-        let found = self.0.list(name, entries_max).map_err(|error| open_error(&error))?;
+    fn list(
+        &self,
+        name: &str,
+        entries_max: usize,
+        is_listed: &dyn Fn(&str) -> bool,
+    ) -> Result<DirectoryListing, OpenError> {
+        let found = self.0.list(name, entries_max, is_listed).map_err(|error| open_error(&error))?;
         Ok(DirectoryListing { entries: found.entries.into_iter().map(listed).collect(), truncated: found.truncated })
     }
 }

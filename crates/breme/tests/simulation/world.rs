@@ -109,7 +109,7 @@ impl Root for OpenFile {
         }
     }
 
-    fn list(&self, _name: &str, _entries_max: usize) -> Result<DirectoryListing, OpenError> {
+    fn list(&self, _: &str, _: usize, _: &dyn Fn(&str) -> bool) -> Result<DirectoryListing, OpenError> {
         Ok(DirectoryListing::default())
     }
 }

@@ -212,3 +212,34 @@ fn fills_per_key_are_bounded() {
     drop((posts, parts, other));
     assert_eq!(world.cache.statistics().fills, 0);
 }
+
+#[test]
+fn body_of_unknown_length_counts_while_it_grows() {
+    let mut world = World::new();
+    let mut forward = world.miss("GET /", "");
+    world.head(&mut forward, 200, "Cache-Control: max-age=60", None);
+    for count in 1..=30 {
+        forward.handle_body(&[b'x'; 10_000], &mut world.wakes);
+        let statistics = world.cache.statistics();
+        assert!(statistics.bytes >= count * 10_000, "{count}: {statistics:?}");
+    }
+}
+
+#[test]
+fn removed_responses_return_the_memory_of_their_groups() {
+    let mut world = World::new();
+    let purge_all = |world: &World| {
+        world.cache.purge(&Purge::All, PurgeMode::Hard, world.now.instant).unwrap();
+        world.cache.statistics().bytes
+    };
+    let fill = |world: &mut World| {
+        for object in 0..50 {
+            let lines = "Cache-Control: max-age=60\nCache-Groups: \"a\", \"b\", \"c\"";
+            world.fetch(&format!("GET /{object}"), "", 200, lines, "x");
+        }
+    };
+    fill(&mut world);
+    let empty = purge_all(&world);
+    fill(&mut world);
+    assert_eq!(purge_all(&world), empty);
+}

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use breme_cache::CacheSettings;
+use breme_http::FieldBlock;
 
 use crate::world::World;
 
@@ -217,8 +218,7 @@ fn settings_errors_name_the_setting() {
 
 #[test]
 fn key_fields_are_hidden_only_if_requested() {
-    use breme_cache::CacheSettings;
-    let mut lines = breme_http::FieldBlock::new();
+    let mut lines = FieldBlock::new();
     for (name, value) in [("surrogate-KEY", "a b"), ("X", "y")] {
         lines.push(name, value.as_bytes()).unwrap();
     }

@@ -1,6 +1,6 @@
 //! Conditional and range requests, variants, validation (RFC 9111, 3.4, 4.1, 4.3).
 
-use breme_cache::{FollowerPoll, HeadAction};
+use breme_cache::{CacheDecision, FollowerPoll, HeadAction, Purge, PurgeMode, Validity};
 
 use crate::world::World;
 
@@ -270,4 +270,65 @@ fn validation_with_new_vary_removes_response() {
         assert_eq!(world.is_hit("GET /", "Foo: 1"), is_kept, "{before} {now}");
         assert!(!world.is_hit("GET /", "Foo: 2"), "{before} {now}");
     }
+}
+
+#[test]
+fn head_with_another_date_does_not_freshen() {
+    let mut world = World::new();
+    let (old, new) = (world.date(-1000), world.date(-10));
+    world.fetch("GET /", "", 200, &format!("Cache-Control: max-age=10\nLast-Modified: {old}"), "one");
+    world.wait(20);
+    let mut head = world.miss("HEAD /", "");
+    let lines = format!("Cache-Control: max-age=60\nLast-Modified: {new}\nContent-Length: 3");
+    world.head(&mut head, 200, &lines, Some(0));
+    head.handle_end(&mut breme_cache::Wakes::new());
+    assert!(!world.is_hit("GET /", ""));
+}
+
+#[test]
+fn head_about_another_response_does_not_freshen() {
+    for status in [404, 410] {
+        let mut world = World::new();
+        world.fetch("GET /", "", 200, "Cache-Control: max-age=10\nETag: \"a\"", "one");
+        world.wait(20);
+        let mut head = world.miss("HEAD /", "");
+        world.head(&mut head, status, "Cache-Control: max-age=60\nContent-Length: 3", Some(0));
+        head.handle_end(&mut breme_cache::Wakes::new());
+        assert!(!world.is_hit("GET /", ""), "{status}");
+    }
+}
+
+#[test]
+fn validity_ends_with_freshness_purge_and_newer_variant() {
+    fn validity(world: &mut World) -> Validity {
+        let CacheDecision::Respond(response) = world.look_up("GET /", "Foo: 1") else { panic!("stored") };
+        response.validity().unwrap().clone()
+    }
+    let stored = || {
+        let mut world = World::new();
+        world.fetch("GET /", "Foo: 1", 200, "Cache-Control: max-age=60\nVary: Foo", "one");
+        let validity = validity(&mut world);
+        assert!(validity.is_valid(world.now.instant));
+        (world, validity)
+    };
+    let (mut world, kept) = stored();
+    world.wait(59);
+    assert!(kept.is_valid(world.now.instant));
+    assert_eq!(kept.age_s(world.now.instant), 59);
+    world.wait(1);
+    assert!(!kept.is_valid(world.now.instant), "stale");
+    for mode in [PurgeMode::Hard, PurgeMode::Soft] {
+        let (world, kept) = stored();
+        world.cache.purge(&Purge::All, mode, world.now.instant).unwrap();
+        assert!(!kept.is_valid(world.now.instant), "purged");
+    }
+    let (mut world, kept) = stored();
+    world.fetch("GET /", "Foo: 2", 200, "Cache-Control: max-age=60\nVary: Foo", "two");
+    assert!(!kept.is_valid(world.now.instant), "another variant may match better");
+    assert!(validity(&mut world).is_valid(world.now.instant));
+    let restricted = match world.look_up("GET /", "Foo: 1\nCache-Control: max-age=50") {
+        CacheDecision::Respond(response) => response.validity().is_none(),
+        other => panic!("{other:?}"),
+    };
+    assert!(restricted, "the age matters to this request");
 }

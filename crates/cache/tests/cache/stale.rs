@@ -152,3 +152,20 @@ fn max_stale_does_not_extend_to_followers() {
     assert_eq!(world.fail(leader).unwrap().body, "one");
     assert!(matches!(follower.poll(world.now), FollowerPoll::Retry), "that is too old for who has not said so");
 }
+
+#[test]
+fn refused_new_version_removes_the_stale_one() {
+    let mut world = stale("public, stale-if-error=3000");
+    let forward = world.miss("GET /", "Authorization: Basic eDp5");
+    assert_eq!(world.respond(forward, 200, "Cache-Control: max-age=60\nETag: \"b\"", "mine").body, "mine");
+    assert_eq!(world.cache.statistics().objects, 0);
+    let forward = world.miss("GET /", "");
+    assert_eq!(world.fail(forward), None, "upstream no longer has it");
+}
+
+#[test]
+fn restricted_request_waits_for_validation() {
+    let mut world = stale("stale-while-revalidate=3000");
+    let forward = world.miss("GET /", "Cache-Control: max-age=1000");
+    assert_eq!(forward.conditions().unwrap().as_bytes(), b"If-None-Match: \"a\"\r\n");
+}

@@ -64,7 +64,7 @@ pub struct TlsFlags {
 #[derive(Debug, clap::Args)]
 pub struct ConnectionFlags {
     /// Time limit for a TLS handshake
-    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "10s", value_parser = units::duration, help_heading = "Limits")]
+    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "10s", value_parser = time_limit, help_heading = "Limits")]
     handshake_timeout: Duration,
 
     /// Connection limit per thread with the drivers uring and events [default: 16384, or what the file descriptor limit
@@ -85,28 +85,28 @@ pub struct ConnectionFlags {
     max_fields: usize,
 
     /// Maximum number of requests on a connection; then it is closed [default: unlimited]
-    #[arg(long, hide_short_help = true, value_name = "N", value_parser = units::count, help_heading = "Limits")]
-    max_requests: Option<u64>,
+    #[arg(long, hide_short_help = true, value_name = "N", value_parser = at_least_one, help_heading = "Limits")]
+    max_requests: Option<usize>,
 
     /// Maximum number of pipelined requests handled before other connections get their turn
     #[arg(long, hide_short_help = true, value_name = "N", default_value = "256", value_parser = at_least_one, help_heading = "Limits")]
     max_pipeline: usize,
 
     /// Time limit for receiving a request's head, from its first byte; past it 408
-    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "10s", value_parser = units::duration, help_heading = "Limits")]
+    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "10s", value_parser = time_limit, help_heading = "Limits")]
     head_timeout: Duration,
 
     /// Longest pause while receiving a request body; past it 408
-    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "20s", value_parser = units::duration, help_heading = "Limits")]
+    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "20s", value_parser = time_limit, help_heading = "Limits")]
     body_timeout: Duration,
 
     /// Time after which an idle client connection is closed; with --driver threads 200ms while other clients wait for
     /// a thread
-    #[arg(long, value_name = "TIME", default_value = "75s", value_parser = units::duration, help_heading = "Limits")]
+    #[arg(long, value_name = "TIME", default_value = "75s", value_parser = time_limit, help_heading = "Limits")]
     idle_timeout: Duration,
 
     /// Time after which a connection is closed if its peer reads nothing of what is sent
-    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "60s", value_parser = units::duration, help_heading = "Limits")]
+    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "60s", value_parser = time_limit, help_heading = "Limits")]
     send_timeout: Duration,
 
     /// Minimum rate of request bodies, in bytes per second; slower ones get 408; 0 = none
@@ -168,7 +168,7 @@ impl ConnectionFlags {
             head_bytes_max: self.max_head,
             target_bytes_max: self.max_target,
             field_count_max: self.max_fields,
-            requests_max: self.max_requests.unwrap_or(u64::MAX),
+            requests_max: self.max_requests.map_or(u64::MAX, |count| count as u64),
             pipeline_depth_max: self.max_pipeline,
             head_timeout: self.head_timeout,
             body_timeout: self.body_timeout,
@@ -209,6 +209,14 @@ pub fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
+/// The shortest useful time limit: with shorter ones, no client could be served.
+const TIME_LIMIT_MIN: Duration = Duration::from_millis(1);
+
+fn time_limit(text: &str) -> Result<Duration, String> {
+    let time = units::duration(text).map_err(|error| error.to_string())?;
+    if time >= TIME_LIMIT_MIN { Ok(time) } else { Err("it must be at least 1ms".to_owned()) }
+}
+
 /// An integer that fits `T`.
 pub fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
     let max = u64::MAX >> (u64::BITS as usize - 8 * size_of::<T>());
@@ -232,7 +240,33 @@ fn cpu_list(text: &str) -> Result<CpuList, String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(clap::Parser)]
+    struct Server {
+        #[command(flatten)]
+        connections: ConnectionFlags,
+    }
+
+    #[test]
+    fn limits_must_let_clients_be_served() {
+        let parse = |flag: &str, value: &str| Server::try_parse_from(["server", flag, value]);
+        for flag in ["--handshake-timeout", "--head-timeout", "--body-timeout", "--idle-timeout", "--send-timeout"] {
+            let error = parse(flag, "0s").err().unwrap().to_string();
+            assert!(error.contains("it must be at least 1ms"), "{flag}: {error}");
+            assert!(parse(flag, "1ms").is_ok(), "{flag}");
+        }
+        for flag in ["--max-requests", "--max-connections", "--max-head", "--max-target", "--max-fields"] {
+            let error = parse(flag, "0").err().unwrap().to_string();
+            assert!(error.contains("it must be at least 1"), "{flag}: {error}");
+        }
+        assert_eq!(parse("--max-requests", "1").unwrap().connections.limits().requests_max, 1);
+        for (flag, value) in [("--min-rate", "0"), ("--drain-timeout", "0s"), ("--drain-linger", "0s")] {
+            assert!(parse(flag, value).is_ok(), "{flag}");
+        }
+    }
 
     #[test]
     fn an_admin_address_may_have_a_scheme() {

@@ -4,7 +4,7 @@ use breme_node::{CloseReason, ConnectError, ConnectionId, Node, PRESSURE_IDLE_TI
 
 use super::Engine;
 use super::turn::RECEIVES_PER_TURN;
-use crate::connection::{ConnectionPhase, WriteShutdown};
+use crate::connection::{Connection, ConnectionPhase, WriteShutdown};
 use crate::counters::LiveCounters;
 use crate::io_backend::IoBackend;
 use crate::socket::ReceiveResult;
@@ -110,10 +110,30 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
 
     pub(super) fn linger(&mut self, id: ConnectionId) {
         let Some(connection) = self.table.get_mut(id) else { return };
-        if connection.linger_if_flushed(self.pressure.is_high()) {
-            let time = self.settings.closing_timeout;
-            let time = if self.pressure.is_high() { time.min(PRESSURE_IDLE_TIMEOUT) } else { time };
-            self.timers.set(id.key(), self.now + time);
+        if connection.linger_if_flushed() {
+            self.limit_lingering(id);
+        }
+    }
+
+    /// Sets the deadline of a connection that begins to linger.
+    pub(super) fn limit_lingering(&mut self, id: ConnectionId) {
+        let Some(connection) = self.table.get_mut(id) else { return };
+        connection.has_short_deadline = self.pressure.is_high();
+        let time = self.settings.closing_timeout;
+        let time = if connection.has_short_deadline { time.min(PRESSURE_IDLE_TIMEOUT) } else { time };
+        self.timers.set(id.key(), self.now + time);
+    }
+
+    /// Under new pressure: connections that linger already have little time left, unless their peers have sent enough
+    /// to get the full timeout.
+    pub(super) fn shorten_lingering(&mut self) {
+        let until = self.now + PRESSURE_IDLE_TIMEOUT;
+        for (id, connection) in self.table.iter_mut() {
+            let is_later = self.timers.deadline(id.key()).is_none_or(|deadline| deadline > until);
+            if connection.is_lingering() && is_later && !has_sent_much(connection) {
+                connection.has_short_deadline = true;
+                self.timers.set(id.key(), until);
+            }
         }
     }
 
@@ -122,9 +142,7 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
     pub(super) fn end_lingering(&mut self, id: ConnectionId) {
         let Some(connection) = self.table.get_mut(id) else { return };
         let had_short_deadline = std::mem::take(&mut connection.has_short_deadline);
-        if had_short_deadline
-            && matches!(connection.phase, ConnectionPhase::Lingering { discarded_bytes: PRESSURE_CLOSING_BYTES.. })
-        {
+        if had_short_deadline && has_sent_much(connection) {
             return self.timers.set(id.key(), self.now + self.settings.closing_timeout);
         }
         connection.end(CloseReason::Dropped);
@@ -171,4 +189,8 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
         }
         self.release_if_ended(id);
     }
+}
+
+const fn has_sent_much(lingering: &Connection) -> bool {
+    matches!(lingering.phase, ConnectionPhase::Lingering { discarded_bytes: PRESSURE_CLOSING_BYTES.. })
 }

@@ -161,7 +161,7 @@ impl<N: Node, B: IoBackend> Engine<N, B> {
         if has_alert && connection.transport.end_after_failure().is_ok() {
             connection.phase = ConnectionPhase::Lingering { discarded_bytes: 0 };
             connection.is_readable = true;
-            self.timers.set(id.key(), self.now + self.settings.closing_timeout);
+            self.limit_lingering(id);
             return self.schedule(id);
         }
         connection.end(CloseReason::Tls(failure));

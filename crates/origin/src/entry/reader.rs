@@ -1,8 +1,9 @@
 //! Examines the files that belong to a name, and records what it found.
 //!
 //! **Young files.** A file may change twice within one tick of the file system's clock; nothing then distinguishes the
-//! versions. So while a file is younger than [`YOUNG_SECONDS`] when it is read, its tag is weak (RFC 9110, 8.8.1), its
-//! date is not a strong validator (8.8.2.2), and its entry is rebuilt at every validation.
+//! versions. So while a file's last change is less than [`YOUNG_SECONDS`] old when it is read, its tag is weak (RFC
+//! 9110, 8.8.1), its date is not a strong validator (8.8.2.2), and its entry is rebuilt at every validation. Programs
+//! may set a file's date, but not the time of its last change, so the tag contains both.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -184,14 +185,17 @@ impl<'a> EntryReader<'a> {
     }
 
     fn validators(&mut self, stamp: &FileStamp, coding: Option<Coding>) -> Validators {
-        let FileStamp { inode, length, modified_ns, .. } = *stamp;
+        let FileStamp { inode, length, modified_ns, changed_ns, .. } = *stamp;
         let suffix = coding.map_or(String::new(), |coding| format!("-{}", coding.name()));
-        let tag = format!("\"{modified_ns:x}-{length:x}-{inode:x}{suffix}\"").into_boxed_str();
-        let modified = u64::try_from(modified_ns.div_euclid(1_000_000_000)).ok();
-        let weak = modified.is_some_and(|modified| modified.saturating_add(YOUNG_SECONDS) > self.wall.0);
+        // The difference is mostly 0, and short.
+        let changed_after_ns = changed_ns - modified_ns;
+        let tag = format!("\"{modified_ns:x}-{changed_after_ns:x}-{length:x}-{inode:x}{suffix}\"").into_boxed_str();
+        let seconds = |nanoseconds: i128| u64::try_from(nanoseconds.div_euclid(1_000_000_000)).ok();
+        let changed = seconds(changed_ns.max(modified_ns));
+        let weak = changed.is_some_and(|changed| changed.saturating_add(YOUNG_SECONDS) > self.wall.0);
         self.is_young |= weak;
         // Dates in the future must not be sent (RFC 9110, 8.8.2.1).
-        let modified = modified.filter(|&modified| modified <= self.wall.0).map(UnixSeconds);
+        let modified = seconds(modified_ns).filter(|&modified| modified <= self.wall.0).map(UnixSeconds);
         Validators { tag, weak, modified }
     }
 }
@@ -213,5 +217,46 @@ fn found(opened: &Result<OpenedFile, OpenError>) -> Result<FileStamp, OpenError>
         }),
         Ok(opened) => Ok(opened.stamp),
         Err(error) => Err(*error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::MemoryRoot;
+
+    const NOW_S: u64 = 784_111_777;
+    const NOW_NS: i128 = NOW_S as i128 * 1_000_000_000;
+    const DAY_NS: i128 = 24 * 3_600 * 1_000_000_000;
+
+    fn validators(modified_ns: i128, changed_ns: i128) -> Validators {
+        let (root, settings) = (MemoryRoot::new(), Settings::default());
+        let stamp = FileStamp { device: 1, inode: 2, length: 3, modified_ns, changed_ns };
+        EntryReader::new(&root, &settings, UnixSeconds(NOW_S)).validators(&stamp, None)
+    }
+
+    #[test]
+    fn file_with_a_restored_date_has_another_tag() {
+        let then = NOW_NS - 2 * DAY_NS;
+        let (before, after) = (validators(then, then), validators(then, NOW_NS - DAY_NS));
+        assert!(!before.weak && !after.weak);
+        assert_eq!(before.modified, after.modified);
+        assert_ne!(before.tag, after.tag);
+    }
+
+    #[test]
+    fn file_is_young_until_its_last_change_is_old() {
+        let young_ns = i128::from(YOUNG_SECONDS) * 1_000_000_000;
+        for (modified_ns, changed_ns, is_young) in [
+            (NOW_NS - DAY_NS, NOW_NS - DAY_NS, false),
+            (NOW_NS - DAY_NS, NOW_NS, true),
+            (NOW_NS, NOW_NS - DAY_NS, true),
+            (-DAY_NS, NOW_NS, true),
+            (-DAY_NS, -DAY_NS, false),
+            (NOW_NS - young_ns, NOW_NS - young_ns, false),
+            (NOW_NS - young_ns, NOW_NS - young_ns + 1_000_000_000, true),
+        ] {
+            assert_eq!(validators(modified_ns, changed_ns).weak, is_young, "{modified_ns} {changed_ns}");
+        }
     }
 }

@@ -68,8 +68,8 @@ impl Context<'_> {
 impl Context<'_> {
     pub(super) fn echo(&mut self, echo: &mut Echo, bytes: &[u8]) {
         if !echo.has_begun {
-            if echo.held.len() + bytes.len() <= self.site.settings.echo_held_bytes_max {
-                return echo.held.extend_from_slice(bytes);
+            if echo.held.push(bytes, self.site.settings.echo_held_bytes_max) {
+                return;
             }
             self.begin_echo(echo);
         }
@@ -85,7 +85,8 @@ impl Context<'_> {
         // Echoed content that is too long to hold is never empty.
         let _ = writer.end();
         echo.has_begun = true;
-        let held = std::mem::take(&mut echo.held);
+        // It still counts until the request's end, which the driver delivers when its queue is empty.
+        let held = echo.held.take();
         self.send_echoed(echo.length, &held);
     }
 
