@@ -72,7 +72,7 @@ async fn gather(request: Request, next: Next) -> Response {
     }
 }
 
-/// A request without parameters only reads, so several may run together.
+/// A request without parameters only reads, so several may run together. Only a POST may have them in its body.
 fn access(head: &request::Parts) -> Access {
     let is_read = head.method.is_safe() && head.uri.query().is_none_or(str::is_empty);
     if is_read { Access::Shared } else { Access::Exclusive }

@@ -34,7 +34,7 @@ use tokio::time::sleep;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::node::{Forwarded, Node, Running, Turn};
+use crate::node::{Forwarded, Node, Released, Running, Turn};
 use crate::peers::Hops;
 
 pub use self::cookies::Cookies;
@@ -246,7 +246,7 @@ impl LayerSettings {
         let session = Session::new(running.body().clone());
         let ran_on = running.ran_on();
         let mut response = handler.run(request, &session).await?;
-        let mut cookie = (route != self.node.name()).then(|| self.cookies.set(id, &self.node.name()));
+        let mut cookie = None;
         let change = match session.close() {
             Wish::Nothing => Change::Unchanged,
             Wish::Write(body) => Change::Write(body),
@@ -260,9 +260,13 @@ impl LayerSettings {
                 Change::Rotate { to: id.key(), body }
             }
         };
-        match running.finish(change).await {
-            Outcome::Done => {}
-            outcome => return Err(self.replacement(outcome)),
+        let Released { outcome, keeps_session } = running.finish(change).await;
+        if outcome != Outcome::Done {
+            return Err(self.replacement(outcome));
+        }
+        // Not after a concurrent login or logout: its response must not be undone by an id that has ended.
+        if cookie.is_none() && keeps_session && route != self.node.name() {
+            cookie = Some(self.cookies.set(id, &self.node.name()));
         }
         if let Some(cookie) = cookie {
             set_cookie(&mut response, cookie);
@@ -292,7 +296,7 @@ impl LayerSettings {
         // The handler has run, so no other node can run it.
         let hops = self.node.settings().hops_max;
         match self.node.begin(SessionTarget::New(id.key()), Access::Exclusive, hops).turn().await {
-            Turn::Run(running) => match running.finish(Change::Write(body)).await {
+            Turn::Run(running) => match running.finish(Change::Write(body)).await.outcome {
                 Outcome::Done => Ok(()),
                 outcome => Err(self.replacement(outcome)),
             },

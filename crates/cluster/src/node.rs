@@ -33,7 +33,7 @@ use crate::clock;
 use crate::engine::{Engine, NodeChange};
 use crate::peers::{AddressError, Peers};
 
-pub use self::requests::{Forwarded, Running, Turn, Waiting};
+pub use self::requests::{Forwarded, Released, Running, Turn, Waiting};
 pub use self::times::{BOUNDS, Histogram, Stages, Times};
 
 /// Limit of the events queued for a slow reader; older ones are lost.
@@ -161,7 +161,7 @@ impl Node {
         let mut number = RequestNumber(0);
         self.0.submit(|state| {
             number = RequestNumber(state.number());
-            state.requests.insert(number, RequestEntry::new(signal, state.now));
+            state.requests.insert(number, RequestEntry::new(session, signal, state.now));
             Some(Input::Begin { request: number, session, access, hops })
         });
         Waiting::new(RequestGuard::new(self.clone(), number), wait)
@@ -378,7 +378,7 @@ impl LockedState {
             Output::Run { request, body, count } => self.signal(request, Signal::Run { body, count }),
             Output::Absent { request } => self.signal(request, Signal::Absent),
             Output::Refuse { request, why, retry_after } => self.signal(request, Signal::Refuse { why, retry_after }),
-            Output::Release { request, outcome } => self.signal(request, Signal::Release(outcome)),
+            Output::Release { request, outcome } => self.release(request, outcome),
             Output::Forward { request, to, address } => self.signal(request, Signal::Forward { to, address }),
             Output::Answer { call, answer, .. } => {
                 if let Some(respond) = self.questions.remove(&call) {

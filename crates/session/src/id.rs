@@ -110,7 +110,7 @@ impl fmt::Debug for SessionKey {
 pub struct CookieKeys(Vec<Hmac<Sha256>>);
 
 impl CookieKeys {
-    /// Keys from secrets of any length from [`SECRET_MIN`] bytes, newest first.
+    /// Keys from secrets of any length from [`SECRET_MIN`] bytes. The first signs.
     ///
     /// # Errors
     ///
@@ -234,6 +234,24 @@ mod tests {
         assert!(keys(&[new, old]).check(value.as_bytes()).is_some());
         assert!(keys(&[new]).check(value.as_bytes()).is_none());
         let value = keys(&[new, old]).sign(&id, &node("a"));
+        assert!(keys(&[new]).check(value.as_bytes()).is_some());
+    }
+
+    /// A cluster replaces a key in rolling restarts: first all nodes accept it, then all sign with it, then the old one
+    /// goes. Of two nodes on either side of a step, each accepts what the other signs.
+    #[test]
+    fn a_key_is_replaced_node_by_node() {
+        let (old, new) = ("an old secret of ours", "a new secret of ours!");
+        let id = SessionId::from_random([7; 32]);
+        let steps = [keys(&[old]), keys(&[old, new]), keys(&[new, old])];
+        for pair in steps.windows(2) {
+            for (signs, accepts) in [(&pair[0], &pair[1]), (&pair[1], &pair[0])] {
+                let value = signs.sign(&id, &node("a"));
+                assert_eq!(accepts.check(value.as_bytes()), Some((id.clone(), node("a"))));
+            }
+        }
+        let value = steps[2].sign(&id, &node("a"));
+        assert!(steps[0].check(value.as_bytes()).is_none(), "no step may be left out");
         assert!(keys(&[new]).check(value.as_bytes()).is_some());
     }
 

@@ -2,6 +2,9 @@ use std::time::Duration;
 
 use crate::record::{ADDRESS_MAX, BODY_MAX};
 
+/// Limit of all durations, so that calculations with them stay within their types.
+const TIME_MAX: Duration = Duration::from_secs(3_650 * 24 * 3_600);
+
 /// When a response that shows a change may leave the node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Durability {
@@ -73,6 +76,9 @@ pub struct Settings {
     pub requests_max: usize,
     /// Includes sessions known to be owned elsewhere.
     pub sessions_max: usize,
+    /// Limit of the contents of sessions in memory, in bytes. Idle ones leave memory to keep it; while those in use
+    /// alone exceed it, no further sessions are served.
+    pub memory_max: usize,
     pub nodes_max: usize,
     /// How many times a request may be forwarded. The last node takes the session over.
     pub hops_max: u8,
@@ -110,6 +116,7 @@ impl Settings {
             session_requests_max: 1_024,
             requests_max: 65_536,
             sessions_max: 1_000_000,
+            memory_max: 1 << 30,
             nodes_max: 256,
             hops_max: 2,
             idle: Duration::from_secs(20 * 60),
@@ -126,7 +133,9 @@ impl Settings {
     /// If they contradict each other, or a bound is beyond what records can hold.
     pub fn check(&self) -> Result<(), SettingsError> {
         let wrong = [
-            (self.renew_every * 2 > self.lease, "renew_every", "at most half of the lease"),
+            // First: what follows calculates with it.
+            (self.lease > TIME_MAX, "lease", "at most 3,650 days"),
+            (self.renew_every.saturating_mul(2) > self.lease, "renew_every", "at most half of the lease"),
             (self.clock_drift.0 > 200, "clock_drift", "at most 200 parts in 1,000"),
             (self.address.len() > ADDRESS_MAX, "address", "at most 256 bytes"),
             (
@@ -138,11 +147,16 @@ impl Settings {
             (self.retry_pause.is_zero(), "retry_pause", "more than nothing"),
             (self.wait_max.is_zero(), "wait_max", "more than nothing"),
             (self.idle < Duration::from_secs(1), "idle", "at least a second"),
+            (self.idle > TIME_MAX, "idle", "at most 3,650 days"),
             (self.absolute < self.idle, "absolute", "at least `idle`"),
+            (self.absolute > TIME_MAX, "absolute", "at most 3,650 days"),
+            (self.wait_max > TIME_MAX, "wait_max", "at most 3,650 days"),
+            (self.release_delay > TIME_MAX, "release_delay", "at most 3,650 days"),
             (self.tombstone < Duration::from_secs(60), "tombstone", "at least a minute"),
             (self.session_requests_max == 0, "session_requests_max", "at least 1"),
             (self.requests_max == 0, "requests_max", "at least 1"),
             (self.sessions_max == 0, "sessions_max", "at least 1"),
+            (self.memory_max == 0, "memory_max", "at least 1"),
             (self.drain_batch == 0, "drain_batch", "at least 1"),
         ];
         match wrong.into_iter().find(|(is_wrong, ..)| *is_wrong) {
@@ -165,7 +179,8 @@ impl Settings {
 
     /// After this time the engine deletes the record of a session that is not used.
     pub(crate) fn record_lifetime(&self, idle: Duration) -> Duration {
-        2 * idle + self.lease + self.tombstone
+        // That of a record may come from another node.
+        idle.saturating_mul(2).saturating_add(self.lease + self.tombstone)
     }
 
     pub(crate) fn pause(&self, tries: u32) -> Duration {
@@ -219,6 +234,21 @@ mod tests {
         let wrong = Settings { renew_every: Duration::from_secs(2), ..Settings::new("a:1") };
         let message = wrong.check().unwrap_err().to_string();
         assert_eq!(message, "the session setting `renew_every` must be at most half of the lease");
+    }
+
+    #[test]
+    fn endless_times_are_refused_and_harmless_in_records() {
+        let usual = Settings::new("a:1");
+        for (field, wrong) in [
+            ("lease", Settings { lease: Duration::MAX, renew_every: Duration::MAX, ..usual.clone() }),
+            ("idle", Settings { idle: Duration::MAX, absolute: Duration::MAX, ..usual.clone() }),
+            ("absolute", Settings { absolute: Duration::MAX, ..usual.clone() }),
+            ("wait_max", Settings { wait_max: Duration::MAX, ..usual.clone() }),
+            ("release_delay", Settings { release_delay: Duration::MAX, ..usual.clone() }),
+        ] {
+            assert_eq!(wrong.check().unwrap_err().field, field);
+        }
+        assert_eq!(usual.record_lifetime(Duration::MAX), Duration::MAX);
     }
 
     #[test]

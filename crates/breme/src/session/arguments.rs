@@ -68,8 +68,8 @@ pub struct SessionArgs {
     #[arg(long, value_name = "DIR")]
     pub xsl: Option<PathBuf>,
 
-    /// File with the secrets that sign session cookies, one per line, newest first, at least 16 bytes each; the same
-    /// for all nodes [default with embedded:DIR: DIR/cookie.keys; created if it does not exist]
+    /// File with the secrets of session cookies, one per line, at least 16 bytes each: the first signs, all are
+    /// accepted; the same for all nodes [default with embedded:DIR: DIR/cookie.keys; created if it does not exist]
     #[arg(long, value_name = "FILE")]
     pub cookie_key_file: Option<PathBuf>,
 
@@ -167,6 +167,11 @@ pub struct SessionArgs {
     #[arg(long, value_name = "SIZE", default_value = "512KiB", value_parser = units::memory, help_heading = LIMITS)]
     max_session: usize,
 
+    /// Memory of a node for the contents of sessions, in bytes; past it, the contents that are not in use leave memory,
+    /// the least recently used first
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = units::memory, help_heading = LIMITS)]
+    memory: usize,
+
     /// Time limit for a request to get its session, and for its changes to be stored; past it 503
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration, help_heading = LIMITS)]
     wait: Duration,
@@ -243,7 +248,7 @@ impl SessionArgs {
         self.places()?;
         self.nodes.map_or(Ok(Vec::new()), |count| self.node_places(count))?;
         self.admin()?;
-        self.peer_place()?;
+        self.check_peer_address()?;
         self.settings("127.0.0.1:1".to_owned()).map(drop)
     }
 
@@ -284,6 +289,22 @@ impl SessionArgs {
             ))),
             (None, EngineChoice::Embedded(_)) => Ok(None),
         }
+    }
+
+    /// Other nodes cannot connect to an address that stands for all of this machine's.
+    fn check_peer_address(&self) -> Result<(), Failure> {
+        let place = self.peer_place()?;
+        match place.filter(|place| place.ip().is_unspecified() && self.peer_address.is_none()) {
+            None => Ok(()),
+            Some(place) => Err(Failure::usage(format!(
+                "--peer-listen {place}: other nodes cannot connect to this address; add --peer-address HOST:PORT, or listen at one of this machine"
+            ))),
+        }
+    }
+
+    /// Whether SIGHUP reloads a certificate for clients.
+    pub(super) fn has_reloads(&self) -> bool {
+        self.tls.tls_cert.is_some()
     }
 
     pub(super) fn durability(&self) -> Durability {
@@ -331,12 +352,16 @@ impl SessionArgs {
             idle: self.idle,
             absolute: self.absolute,
             body_max: self.max_session,
+            memory_max: self.memory,
             ..defaults
         };
         if self.lease < LEASE_MIN {
             let problem =
                 format!("--lease {:?}: must be at least {LEASE_MIN:?}: it is renewed after a third", self.lease);
             return Err(Failure::usage(problem));
+        }
+        if self.memory < self.max_session {
+            return Err(Failure::usage("--memory: must be at least --max-session"));
         }
         settings.check().map(|()| settings).map_err(|error| Failure::usage(with_flag(&error)))
     }
@@ -355,6 +380,8 @@ fn with_flag(error: &SettingsError) -> String {
         "wait_max" => "--wait",
         "idle" => "--idle",
         "absolute" => "--absolute",
+        "lease" => "--lease",
+        "release_delay" => "--release-delay",
         _ => return error.to_string(),
     };
     format!("{flag}: must be {}", error.allowed.replace("`idle`", "--idle"))

@@ -6,6 +6,7 @@
 
 mod director;
 mod front;
+mod hangups;
 mod node_place;
 mod processes;
 mod program;

@@ -25,6 +25,7 @@ use super::arguments::SessionArgs;
 use super::engine::Opened;
 use super::peer_identity::PeerIdentity;
 use super::secrets::Secrets;
+use super::supervisor::Supervisor;
 
 /// Interval between checks of a node's lease and sessions.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -96,7 +97,7 @@ impl Host {
             tokio::spawn(peers::serve(listener, node.clone(), router.clone()));
         }
         tokio::spawn(report(node.name().to_string(), node.events()));
-        tokio::spawn(watch(node.clone(), readiness));
+        tokio::spawn(watch(node.clone(), readiness, args.supervised));
         Ok(Self { node, router, listeners, places, limits, drain_timeout: args.drain_timeout() })
     }
 
@@ -191,6 +192,13 @@ async fn report(name: String, mut events: broadcast::Receiver<Event>) {
                     owner.node
                 );
             }
+            Event::DataLost(life) => breme_base::error_line!(
+                "breme session: {name}: the engine has lost what life {} stored; joining again, without its sessions",
+                life.number
+            ),
+            Event::NameTaken { address } => breme_base::error_line!(
+                "breme session: {name}: another process, at {address}, has this name and is alive; give each node a --name of its own"
+            ),
             Event::Damaged(register) => {
                 breme_base::error_line!(
                     "breme session: {name}: the engine's register {register} is damaged, or older than before"
@@ -202,7 +210,7 @@ async fn report(name: String, mut events: broadcast::Receiver<Event>) {
 }
 
 /// Reports what the node lacks: its membership, or its lease.
-async fn watch(node: Node, readiness: Readiness) {
+async fn watch(node: Node, readiness: Readiness, is_supervised: bool) {
     let mut was_ready = false;
     loop {
         let is_member = matches!(*node.membership().borrow(), Membership::Member(_));
@@ -220,6 +228,9 @@ async fn watch(node: Node, readiness: Readiness) {
             }
             None if !was_ready => breme_base::error_line!("breme session: {} is ready", node.name()),
             _ => {}
+        }
+        if is_supervised && is_ready != was_ready {
+            Supervisor::report(is_ready);
         }
         was_ready = is_ready;
         readiness.set_lack(lack.map(str::to_owned));

@@ -51,9 +51,10 @@ const OUTCOMES: [Labelled<Statistics, u64>; 6] = [
     ("forwarded", |counts| counts.forwarded),
 ];
 
-const GAUGES: [Metric<Gauges, usize>; 3] = [
+const GAUGES: [Metric<Gauges, usize>; 4] = [
     ("session_owned", "Sessions that the node owns.", |gauges| gauges.owned),
     ("session_known", "Sessions in memory, including those known to be elsewhere.", |gauges| gauges.sessions),
+    ("session_memory_bytes", "Contents of the sessions in memory, in bytes.", |gauges| gauges.memory),
     ("session_engine_requests", "Requests to the engine without a response yet.", |gauges| gauges.engine_questions),
 ];
 

@@ -42,12 +42,13 @@ pub(super) fn peers_of(secret: &[u8]) -> Result<Peers, Failure> {
     Peers::on_this_machine(secret).map_err(Failure::usage)
 }
 
-/// The keys of cookies. If the whole cluster is on this machine, the file is created if it does not exist.
+/// The keys of cookies. If the whole cluster is on this machine, the file is created if it does not exist, but not by
+/// a node of `--nodes`: its supervisor has done so.
 pub(super) fn cookie_keys(args: &SessionArgs) -> Result<CookieKeys, Failure> {
-    let is_whole = args.nodes.is_some() || matches!(args.engine, EngineChoice::Embedded(_));
+    let is_whole = !args.supervised && (args.nodes.is_some() || matches!(args.engine, EngineChoice::Embedded(_)));
     let (path, is_created) = match (&args.cookie_key_file, &args.engine) {
         (Some(path), _) => (path.clone(), is_whole),
-        (None, EngineChoice::Embedded(folder)) => (folder.join(KEYS), true),
+        (None, EngineChoice::Embedded(folder)) => (folder.join(KEYS), is_whole),
         (None, EngineChoice::Nats(_)) => {
             return Err(Failure::usage(
                 "--cookie-key-file FILE is missing: all nodes sign cookies with the same secret; create it with `openssl rand -hex 32 > FILE`",

@@ -6,6 +6,7 @@
 //!                   end of file                  the whole cluster ends
 //! standard output   process PROCESS              its identifier, with which its exit is reported
 //!                   admin on …, listening on …   as every server
+//!                   ready, not ready             whenever this changes
 //! ```
 
 use std::io::Write;
@@ -57,6 +58,16 @@ pub(super) fn process_of(line: &str) -> Option<u64> {
     line.strip_prefix("process ")?.parse().ok()
 }
 
+/// The line by which a node's process reports whether it serves sessions.
+const fn readiness_line(is_ready: bool) -> &'static str {
+    if is_ready { "ready" } else { "not ready" }
+}
+
+/// Parses that line.
+pub(super) fn readiness_of(line: &str) -> Option<bool> {
+    [true, false].into_iter().find(|is_ready| line == readiness_line(*is_ready))
+}
+
 /// The supervisor's messages.
 pub(super) struct Supervisor(mpsc::Receiver<String>);
 
@@ -100,6 +111,13 @@ impl Supervisor {
         let _ = writeln!(output, "{}", process_line(node.nonce()));
     }
 
+    /// Reports whether this process serves sessions.
+    pub(super) fn report(is_ready: bool) {
+        let mut output = std::io::stdout().lock();
+        // A supervisor that does not read has exited.
+        let _ = writeln!(output, "{}", readiness_line(is_ready));
+    }
+
     /// Passes on exits of other processes, until the supervisor exits.
     pub(super) async fn follow(mut self, node: Node) {
         while let Some(line) = self.0.recv().await {
@@ -123,5 +141,9 @@ mod tests {
             assert_eq!(Exit::from_line(wrong), None, "{wrong}");
         }
         assert_eq!(process_of(&process_line(7)), Some(7));
+        for is_ready in [true, false] {
+            assert_eq!(readiness_of(readiness_line(is_ready)), Some(is_ready));
+        }
+        assert_eq!(readiness_of("listening on http://127.0.0.1:1"), None);
     }
 }

@@ -211,6 +211,45 @@ fn without_its_engine_a_node_refuses_and_recovers() {
     assert_eq!(added, format!("{held}c=3\n"));
 }
 
+/// The nodes read the flags from a temporary file, but find the key where the command was started.
+#[test]
+fn relative_paths_are_those_of_the_command() {
+    let servers = NatsServers::start();
+    let [folder, temporary] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let start = || {
+        let mut command = crate::harness::breme();
+        command.current_dir(folder.path()).env("TMPDIR", temporary.path());
+        Cluster::start_with(
+            command,
+            &["--nodes", "2", "--engine", &servers.addresses(), "--cookie-key-file", "keys"],
+            2,
+        )
+    };
+    let mut user = User::default();
+    let cluster = start();
+    assert_eq!(user.add(cluster.address(), "a=1"), "a=1\n");
+    let only_configuration = |entry: std::io::Result<std::fs::DirEntry>| {
+        entry.unwrap().file_name().to_string_lossy().starts_with("breme-session-")
+    };
+    assert!(std::fs::read_dir(temporary.path()).unwrap().all(only_configuration), "no key is created there");
+    let ready = || crate::harness::get(cluster.site.admin.unwrap(), "/ready").status;
+    wait_until("the cluster does not become ready", || ready() == 200);
+    cluster.end();
+    assert_eq!(std::fs::read_dir(temporary.path()).unwrap().count(), 0);
+    let cluster = start();
+    assert_eq!(until_served(&mut user, cluster.address(), "/session"), "a=1\n", "the same key signs");
+    cluster.end();
+}
+
+#[test]
+fn a_form_in_a_get_is_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Cluster::embedded(&folder, &[]);
+    let mut user = User::default();
+    user.add(node.address(), "a=1");
+    assert_eq!(text(&user.send(node.address(), "GET", "/session", "name=b&value=2")), "a=1\n");
+}
+
 #[test]
 fn wrong_flags_are_explained() {
     let folder = tempfile::tempdir().unwrap();
@@ -228,5 +267,10 @@ fn wrong_flags_are_explained() {
     assert!(refused(&["--peer-listen", "127.0.0.1:0"]).contains("have no other nodes"));
     assert!(refused(&["--name", "a.b"]).contains("ASCII letters"));
     assert!(refused(&["--max-session", "2MiB"]).contains("--max-session: must be at most 1,047,552 bytes"));
+    assert!(refused(&["--memory", "1KiB"]).contains("--memory: must be at least --max-session"));
+    let endless = ["--idle", "100000000000h", "--absolute", "100000000000h"];
+    assert!(refused(&endless).contains("--idle: must be at most 3,650 days"));
+    let anywhere = refused(&[&nats[..], &["--peer-listen", ":8090"]].concat());
+    assert!(anywhere.contains("add --peer-address HOST:PORT"), "{anywhere}");
     assert!(refused(&["--lease", "1ms"]).contains("--lease 1ms: must be at least 100ms"));
 }

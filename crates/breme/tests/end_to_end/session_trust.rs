@@ -8,9 +8,9 @@ use std::process::{ChildStderr, Stdio};
 use rcgen::date_time_ymd;
 
 use crate::admin::metrics;
-use crate::harness::{Signal, Site, breme, get, wait_until};
+use crate::harness::{Signal, Site, breme, get, run, wait_until};
 use crate::nats_servers::NatsServers;
-use crate::session_cluster::User;
+use crate::session_cluster::{Cluster, User};
 use crate::tls::{Authority, Signed};
 
 /// A node as a process, and its standard error.
@@ -48,6 +48,35 @@ impl Node {
             }
             lines.push_str(&line);
         }
+    }
+}
+
+/// The fingerprint of the certificate shown at this address.
+fn shown_certificate(to: SocketAddr) -> String {
+    let script = format!("openssl s_client -connect {to} </dev/null 2>/dev/null | openssl x509 -noout -fingerprint");
+    run("sh", &["-c", &script])
+}
+
+/// The director and the nodes, whether they are processes or not.
+#[test]
+fn a_hangup_replaces_the_certificate_of_a_whole_cluster() {
+    let (servers, folder) = (NatsServers::start(), tempfile::tempdir().unwrap());
+    for engine in [format!("embedded:{}", folder.path().display()), servers.addresses()] {
+        let authority = Authority::new();
+        let signed = authority.server();
+        let (certificate, key) = signed.files();
+        let cluster = Cluster::start(&["--engine", &engine, "--tls-cert", certificate, "--tls-key", key], 2);
+        let places = [cluster.address(), cluster.nodes[0].address, cluster.nodes[1].address];
+        let before = shown_certificate(places[0]);
+        authority.server();
+        cluster.site.signal(Signal::HUP);
+        for place in places {
+            wait_until("the old certificate is still shown", || {
+                let shown = shown_certificate(place);
+                !shown.is_empty() && shown != before
+            });
+        }
+        cluster.end();
     }
 }
 

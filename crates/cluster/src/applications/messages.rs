@@ -7,14 +7,14 @@ use axum::response::{IntoResponse, Response};
 use breme_http::media_type::{FORM, essence};
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderValue, StatusCode};
+use http::{HeaderValue, Method, StatusCode};
 
 use super::pairs::PairError;
 use crate::layer::SessionError;
 
 pub(super) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
-/// The parameters of a request: those of the query, then those of a form in the body.
+/// The parameters of a request: those of the query, then those of a form in the body of a POST.
 pub(super) struct RequestParameters {
     query: String,
     form: Bytes,
@@ -41,7 +41,7 @@ impl<S: Send + Sync> FromRequest<S> for RequestParameters {
         let query = request.uri().query().unwrap_or_default().to_owned();
         let content_type = request.headers().get(CONTENT_TYPE);
         let is_form = content_type.is_some_and(|value| essence(value.as_bytes()).eq_ignore_ascii_case(FORM.as_bytes()));
-        let form = match is_form {
+        let form = match is_form && request.method() == Method::POST {
             true => Bytes::from_request(request, state).await.map_err(IntoResponse::into_response)?,
             false => Bytes::new(),
         };

@@ -20,7 +20,9 @@ use std::time::Duration;
 use async_nats::jetstream::consumer::{DeliverPolicy, push};
 use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
-use async_nats::jetstream::stream::{Config, DiscardPolicy, LastRawMessageErrorKind, StorageType, Stream};
+use async_nats::jetstream::stream::{
+    Config, DiscardPolicy, LastRawMessageErrorKind, RetentionPolicy, StorageType, Stream,
+};
 use async_nats::jetstream::{self, ErrorCode};
 use async_nats::{Client, ConnectOptions, ServerAddr};
 use async_trait::async_trait;
@@ -299,16 +301,44 @@ async fn create_stream(
         let message = format!("cannot create the stream {name} with {replicas} replicas: {error}{remedy}");
         if remedy.is_empty() { EngineError::temporary(message) } else { EngineError::new(message) }
     })?;
-    let found = &created.cached_info().config;
-    if found.max_messages_per_subject != 1 || found.allow_direct || !found.allow_message_ttl {
-        return Err(EngineError::new(format!(
-            "the stream {name} exists and is not one of sessions: delete it, or choose another name for the cluster"
-        )));
+    if let Some(fault) = fault_of(&created.cached_info().config, settings.replicas) {
+        return Err(EngineError::new(format!("the stream {name} exists, and {fault}")));
     }
     context
         .get_stream_no_info(name)
         .await
         .map_err(|error| EngineError::temporary(format!("cannot use the stream {name}: {error}")))
+}
+
+/// Why an existing stream does not keep registers as promised, with the remedy; none if it does.
+fn fault_of(found: &Config, replicas: usize) -> Option<String> {
+    let is_foreign = found.max_messages_per_subject != 1
+        || found.discard_new_per_subject
+        || found.allow_direct
+        || !found.allow_message_ttl
+        || found.no_ack
+        || found.retention != RetentionPolicy::Limits;
+    let remedy = "delete it, or choose another name for the cluster";
+    if is_foreign {
+        return Some(format!("is not one of sessions: {remedy}"));
+    }
+    if found.storage != StorageType::File {
+        return Some(format!("stores sessions in memory only: {remedy}"));
+    }
+    let name = &found.name;
+    if found.num_replicas < replicas {
+        let stored = found.num_replicas;
+        return Some(format!(
+            "has {stored} replicas instead of {replicas}: run `nats stream edit {name} --replicas {replicas}`, or use --replicas {stored}"
+        ));
+    }
+    let loses = [
+        (found.discard != DiscardPolicy::New, "old sessions for new ones", "--discard new"),
+        (!found.max_age.is_zero(), "sessions of a certain age", "--max-age 0"),
+        (found.max_messages > 0, "changes past a number of sessions", "--max-msgs -1"),
+    ];
+    let (_, what, flag) = loses.into_iter().find(|(is_so, ..)| *is_so)?;
+    Some(format!("drops {what}: run `nats stream edit {name} {flag}`"))
 }
 
 fn session_stream(cluster: NodeName, shard: u8) -> String {
@@ -387,6 +417,35 @@ mod tests {
         }
         for version in ["2.9.10", "2.15.1", "1.99.99", "", "x"] {
             assert!(check_version(version).unwrap_err().to_string().contains("2.15.2"), "{version}");
+        }
+    }
+
+    #[test]
+    fn an_existing_stream_must_keep_what_is_promised() {
+        let good = Config {
+            name: "breme-x".to_owned(),
+            max_messages_per_subject: 1,
+            max_messages: -1,
+            discard: DiscardPolicy::New,
+            allow_message_ttl: true,
+            num_replicas: 3,
+            ..Config::default()
+        };
+        assert_eq!(fault_of(&good, 3), None);
+        assert_eq!(fault_of(&Config { max_bytes: 1 << 30, ..good.clone() }, 1), None, "a full stream only refuses");
+        for (wrong, words) in [
+            (Config { num_replicas: 1, ..good.clone() }, "has 1 replicas instead of 3"),
+            (Config { num_replicas: 1, ..good.clone() }, "`nats stream edit breme-x --replicas 3`"),
+            (Config { storage: StorageType::Memory, ..good.clone() }, "in memory only: delete it"),
+            (Config { discard: DiscardPolicy::Old, ..good.clone() }, "--discard new"),
+            (Config { max_age: Duration::from_secs(60), ..good.clone() }, "--max-age 0"),
+            (Config { max_messages: 1_000, ..good.clone() }, "--max-msgs -1"),
+            (Config { retention: RetentionPolicy::Interest, ..good.clone() }, "not one of sessions"),
+            (Config { no_ack: true, ..good.clone() }, "not one of sessions"),
+            (Config { max_messages_per_subject: 2, ..good }, "not one of sessions"),
+        ] {
+            let fault = fault_of(&wrong, 3).unwrap();
+            assert!(fault.contains(words), "{fault}");
         }
     }
 

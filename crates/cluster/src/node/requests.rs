@@ -5,7 +5,9 @@ use std::fmt;
 use std::time::Duration;
 
 use breme_base::Instant;
-use breme_session::{Change, ForwardResult, Input, NodeName, Outcome, RanOn, Refusal, RequestNumber};
+use breme_session::{
+    Change, ForwardResult, Input, NodeName, Outcome, RanOn, Refusal, RequestNumber, SessionKey, SessionTarget,
+};
 use bytes::Bytes;
 use tokio::sync::{broadcast, oneshot};
 
@@ -19,7 +21,16 @@ pub(super) enum Signal {
     Absent,
     Refuse { why: Refusal, retry_after: Duration },
     Forward { to: NodeName, address: String },
-    Release(Outcome),
+    Release(Released),
+}
+
+/// The end of a request that ran here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Released {
+    pub outcome: Outcome,
+    /// This node goes on to own the session, under the id of the request. If not, the client may have got another id,
+    /// or another node, in the response to a concurrent request.
+    pub keeps_session: bool,
 }
 
 /// The stage of a request, from the machine's point of view.
@@ -33,18 +44,26 @@ enum Stage {
 
 /// A request in the node's table.
 pub(super) struct RequestEntry {
+    session: SessionKey,
     stage: Stage,
     since: Instant,
     next: Option<oneshot::Sender<Signal>>,
 }
 
 impl RequestEntry {
-    pub(super) fn new(next: oneshot::Sender<Signal>, since: Instant) -> Self {
-        Self { stage: Stage::Waiting, since, next: Some(next) }
+    pub(super) fn new(target: SessionTarget, next: oneshot::Sender<Signal>, since: Instant) -> Self {
+        let (SessionTarget::Existing(session) | SessionTarget::New(session)) = target;
+        Self { session, stage: Stage::Waiting, since, next: Some(next) }
     }
 }
 
 impl LockedState {
+    pub(super) fn release(&mut self, request: RequestNumber, outcome: Outcome) {
+        let session = self.requests.get(&request).map(|entry| entry.session);
+        let keeps_session = session.is_some_and(|session| self.machine.keeps(&session));
+        self.signal(request, Signal::Release(Released { outcome, keeps_session }));
+    }
+
     pub(super) fn signal(&mut self, request: RequestNumber, signal: Signal) {
         let Some(entry) = self.requests.get_mut(&request) else { return };
         let next = entry.next.take();
@@ -70,7 +89,7 @@ impl LockedState {
     /// Moves the request to its next stage, whose end is reported to `next`.
     fn go_on(&mut self, request: RequestNumber, stage: Stage, next: oneshot::Sender<Signal>) {
         if let Some(entry) = self.requests.get_mut(&request) {
-            *entry = RequestEntry { stage, since: self.now, next: Some(next) };
+            *entry = RequestEntry { session: entry.session, stage, since: self.now, next: Some(next) };
         }
     }
 
@@ -202,7 +221,7 @@ impl Waiting {
                 let over = guard.node.0.over.subscribe();
                 Turn::Forward(Forwarded { guard, to, address, over })
             }
-            Ok(Signal::Release(outcome)) => {
+            Ok(Signal::Release(Released { outcome, .. })) => {
                 guard.close();
                 Turn::Ended(outcome)
             }
@@ -235,14 +254,16 @@ impl Running {
     /// Ends the request with this change; resolves when its response may be sent, or must be replaced.
     ///
     /// The change is applied at once, whether or not the future is awaited.
-    pub fn finish(self, change: Change) -> impl Future<Output = Outcome> + Send {
+    pub fn finish(self, change: Change) -> impl Future<Output = Released> + Send {
         let Self { guard, .. } = self;
         let request = guard.number;
         let released = guard.step(Stage::Held, Input::Finish { request, change });
         async move {
-            let Ok(Signal::Release(outcome)) = released.await else { return Outcome::Unknown };
+            let Ok(Signal::Release(released)) = released.await else {
+                return Released { outcome: Outcome::Unknown, keeps_session: false };
+            };
             guard.close();
-            outcome
+            released
         }
     }
 }

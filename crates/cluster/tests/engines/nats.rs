@@ -1,13 +1,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use async_nats::jetstream;
+use async_nats::jetstream::stream::{Config, DiscardPolicy};
 use breme_cluster::engine::{Engine, EngineError, NatsEngine, NatsSettings, SHARDS};
 use breme_session::{EngineRequest, EngineResponse, NodeName, Register, Sequence};
 use bytes::Bytes;
 use futures_util::future::join_all;
 
 use crate::contract::{self, execute, read, session, set};
-use crate::nats_engine::{PATIENCE, connect, limit_stream, retry};
+use crate::nats_engine::{CLUSTER, PATIENCE, connect, limit_stream, retry, settings};
 use crate::nats_servers::{NatsServers, StorageLimit};
 
 /// An election refuses changes for 4 to 9 s; what is refused for longer has reached a limit.
@@ -198,6 +200,42 @@ async fn full_servers_lose_nothing() {
         assert_eq!(until_read(&engine, register, &value).await, sequence);
     }
     write(&engine, refused, Sequence::ABSENT, value).await;
+}
+
+/// Creates a stream of sessions before an engine does.
+async fn create_stream(servers: &NatsServers, shard: u8, config: Config) {
+    let name = format!("breme-{CLUSTER}-s{shard}of{SHARDS}");
+    let subjects = vec![format!("breme.{CLUSTER}.of{SHARDS}.s.{shard}.*")];
+    let config = Config { name, subjects, ..config };
+    retry(async || {
+        let addresses = servers.addresses();
+        let client = async_nats::connect(addresses.split(',').collect::<Vec<_>>()).await?;
+        jetstream::new(client).create_stream(config.clone()).await?;
+        Ok::<_, async_nats::Error>(())
+    })
+    .await;
+}
+
+/// As another program has created it, or a cluster with other flags.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_on_fewer_servers_is_refused() {
+    let servers = NatsServers::start();
+    let one_server = Config {
+        max_messages_per_subject: 1,
+        discard: DiscardPolicy::New,
+        allow_message_ttl: true,
+        num_replicas: 1,
+        ..Config::default()
+    };
+    create_stream(&servers, 0, one_server).await;
+    let begun = Instant::now();
+    let refusal = loop {
+        match NatsEngine::connect(&settings(&servers)).await {
+            Err(error) if error.is_temporary() && begun.elapsed() < PATIENCE => {}
+            outcome => break outcome.unwrap_err().to_string(),
+        }
+    };
+    assert!(refusal.contains("exists, and has 1 replicas instead of 3: run `nats stream edit"), "{refusal}");
 }
 
 #[tokio::test]

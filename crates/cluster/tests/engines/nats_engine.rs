@@ -14,12 +14,15 @@ use crate::nats_servers::NatsServers;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Pause between attempts.
 const PAUSE: Duration = Duration::from_millis(100);
-const CLUSTER: &str = "test";
+pub(crate) const CLUSTER: &str = "test";
 
 /// The servers need some time to elect leaders.
 pub(crate) async fn connect(servers: &NatsServers) -> NatsEngine {
-    let settings = NatsSettings { servers: servers.addresses(), cluster: NodeName::new(CLUSTER).unwrap(), replicas: 3 };
-    retry(async || NatsEngine::connect(&settings).await).await
+    retry(async || NatsEngine::connect(&settings(servers)).await).await
+}
+
+pub(crate) fn settings(servers: &NatsServers) -> NatsSettings {
+    NatsSettings { servers: servers.addresses(), cluster: NodeName::new(CLUSTER).unwrap(), replicas: 3 }
 }
 
 /// Repeats an attempt until it succeeds.

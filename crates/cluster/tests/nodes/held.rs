@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, yield_now};
 
 use crate::client::{Client, Response, tokens};
-use crate::host::{Host, name, on_this_machine, settings};
+use crate::host::{Host, keys, name, on_this_machine, settings};
 use crate::several::{Cluster, fence};
 
 const FORWARD: Route = Route::Forward { pull_after: None };
@@ -84,6 +84,41 @@ async fn a_redirect_leaves_when_its_change_is_saved() {
             assert_eq!(tokens(&shown.body), (0..count).collect::<Vec<_>>(), "{path}");
         }
     }
+}
+
+/// Both responses are sent at the same time. The one to the change must not bring the old id back.
+#[tokio::test]
+async fn a_login_is_not_undone_by_the_response_to_another_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Arc::new(Gate {
+        engine: EmbeddedEngine::open(folder.path(), Durability::Quorum).unwrap(),
+        is_open: watch::Sender::new(true),
+    });
+    let engine: Arc<dyn Engine> = gate.clone();
+    let host = Host::start("n0", &engine, settings(FORWARD), on_this_machine());
+    host.node.joined().await;
+    let client = Client::new();
+    client.send(host.address, "begin/1").await.unwrap();
+    let cookie = client.cookie().unwrap();
+    let (id, _) = keys().check(cookie.strip_prefix("session=").unwrap().as_bytes()).unwrap();
+    // The session was on another node when the client got its cookie.
+    let old = Client::new();
+    old.set_cookie(Some(format!("session={}", keys().sign(&id, &name("n9")))));
+    let updated = old.fork().send(host.address, "append/2").await.unwrap();
+    assert!(updated.set_cookie.unwrap().starts_with(&cookie), "usually the client learns where its session is");
+
+    let login = client.fork();
+    gate.is_open.send_replace(false);
+    let changing = send(&old, &host, "append/3");
+    while_waiting(&changing, || host.node.stages().held == 1).await;
+    let logging_in = send(&login, &host, "renew");
+    while_waiting(&logging_in, || host.node.stages().held == 2).await;
+    gate.is_open.send_replace(true);
+    let (changed, logged_in) = (received(changing).await, received(logging_in).await);
+    assert_eq!((changed.status, changed.set_cookie), (StatusCode::OK, None));
+    assert_eq!(logged_in.status, StatusCode::OK);
+    assert_ne!(login.cookie(), Some(cookie));
+    assert_eq!(tokens(&login.send(host.address, "read").await.unwrap().body), [1, 2, 3]);
 }
 
 /// What waits behind a logout begins anew: under another id, with nothing of the session.

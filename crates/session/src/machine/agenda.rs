@@ -45,9 +45,4 @@ impl Agenda {
         self.0.pop_first();
         Some(timer)
     }
-
-    /// Sessions in the order of their deadlines.
-    pub(crate) fn sessions(&self) -> impl Iterator<Item = SessionKey> {
-        self.0.iter().filter_map(|(_, timer)| if let Timer::Session(key) = timer { Some(*key) } else { None })
-    }
 }

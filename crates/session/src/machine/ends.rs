@@ -2,14 +2,13 @@
 
 use std::ops::Bound;
 
-use bytes::Bytes;
-
 use super::Machine;
 use super::messages::{Moment, Outcome};
 use super::sessions::{Phase, Session};
 use super::tenure::{Leaving, Tenure};
 use crate::engine::Sequence;
 use crate::id::SessionKey;
+use crate::record::SessionRecord;
 
 /// The node releases its sessions, a batch at a time.
 #[derive(Clone, Debug, Default, Hash)]
@@ -27,11 +26,11 @@ impl Machine {
     /// First stores the session under its new id, which no client knows yet, and only then ends the old one. So both
     /// ids are never known at once, and a crash in between loses nothing.
     pub(crate) fn store_successor(&mut self, at: Moment, key: SessionKey) {
-        let Some(Leaving::Rotate { to, body, .. }) = self.tenure_mut(key).and_then(|tenure| tenure.leaving.as_deref())
-        else {
-            return;
-        };
+        let Some(tenure) = self.tenure_mut(key) else { return };
+        let Some(Leaving::Rotate { to, body, .. }) = tenure.leaving.as_deref() else { return };
         let (to, body) = (*to, body.clone());
+        // `--absolute` limits the age of a session under all its ids: a login does not make it younger.
+        let (created, absolute_end) = (tenure.record.created, tenure.absolute_end);
         if let Some(session) = self.sessions.get(&to) {
             let is_under_way = matches!(&session.phase, Phase::Owned(tenure) if tenure.successor_of == Some(key));
             if !is_under_way {
@@ -40,18 +39,14 @@ impl Machine {
             return;
         }
         self.sessions.insert(to, Session::new(true));
-        let mut tenure = self.new_tenure(at, body);
+        let number = self.number();
+        let record = SessionRecord { created, ..self.new_record(at) };
+        let mut tenure = Tenure::new(number, Sequence::ABSENT, record, at, self.settings.release_delay);
+        (tenure.body, tenure.change) = (body, 1);
+        tenure.absolute_end = absolute_end;
         tenure.successor_of = Some(key);
         self.set_phase(to, Phase::Owned(Box::new(tenure)));
         self.advance(at, to);
-    }
-
-    fn new_tenure(&mut self, at: Moment, body: Bytes) -> Tenure {
-        let number = self.number();
-        let mut tenure = Tenure::new(number, Sequence::ABSENT, self.new_record(at), at, self.settings.release_delay);
-        tenure.body = body;
-        tenure.change = 1;
-        tenure
     }
 
     pub(crate) fn end_former(&mut self, at: Moment, key: SessionKey) {

@@ -30,7 +30,7 @@ impl Machine {
         let HandOverRequest { session: key, to } = question;
         let wanted = Wanted { from, call, to, until: at.now + self.settings.response_max };
         let is_known = self.sessions.contains_key(&key);
-        if to.node != from || (!is_known && self.sessions.len() >= self.settings.sessions_max && !self.evict()) {
+        if to.node != from || (!is_known && !self.makes_room()) {
             self.refuse_wanted(Some(wanted));
             return;
         }
@@ -55,7 +55,8 @@ impl Machine {
         let Wanted { from, call, to, until } = wanted;
         let grants_left = self.sessions.get(&key).map_or(0, |session| session.queue.len());
         let tenure = self.tenure_mut(key).filter(|tenure| tenure.can_be_given() && at.now < tenure.expires());
-        let Some(tenure) = tenure.filter(|_| at.now < until) else {
+        // Refused at once if the release delay outlasts the wait: the other node forwards its requests meanwhile.
+        let Some(tenure) = tenure.filter(|tenure| at.now.max(tenure.release_at()) < until) else {
             self.refuse_wanted(Some(wanted));
             return;
         };
@@ -77,7 +78,7 @@ impl Machine {
             return;
         }
         let Some(Leaving::HandOver { until, next_look: look, .. }) = tenure.leaving.as_deref_mut() else { return };
-        if at.now < *until {
+        if at.now.max(release) < *until {
             *look = next_look(at.now, release, *until);
         } else if let Some(leaving) = tenure.leaving.take() {
             self.abandon_hand_over(&leaving);
@@ -110,7 +111,7 @@ impl Machine {
             }
             HandOverAnswer::Given { .. } => self.set_phase(key, Phase::Unread),
             HandOverAnswer::Refused => {
-                session.refuse(owner);
+                session.refuse(owner, at.now + self.settings.release_delay);
                 self.set_phase(key, Phase::Unread);
             }
         }

@@ -35,6 +35,9 @@ pub(crate) struct Membership {
 struct Former {
     sequence: Sequence,
     since: Instant,
+    nonce: u64,
+    /// It has been reported that the process still renews its lease.
+    is_reported: bool,
 }
 
 #[derive(Clone, Debug, Hash)]
@@ -60,6 +63,8 @@ struct Renewal {
     /// When it was first sent, and when last.
     first_sent: Instant,
     last_sent: Instant,
+    /// Since when the register has been absent, or older than this node has written it.
+    lost_since: Option<Instant>,
     record: NodeRecord,
 }
 
@@ -196,33 +201,40 @@ impl Machine {
         let Incarnation { number, nonce } = record.incarnation;
         if record.state == NodeState::Over {
             self.register(at, sequence, number);
-        } else if nonce == self.membership.nonce && number <= self.membership.lost {
-            self.pause_joining(at); // stale
-        } else if nonce == self.membership.nonce {
+        } else if nonce == self.membership.nonce && number > self.membership.lost {
             // This process's own record, whose response was lost. Renew its lease before trusting it.
             self.membership.incarnation = record.incarnation;
             self.membership.renewal = record.renewal;
             self.become_member(at, sequence, Instant::ZERO);
-        } else if self.is_former_over(at, sequence, nonce) {
+        } else if self.is_former_over(at, sequence, &record) {
             self.register(at, sequence, number);
         } else {
             self.pause_joining(at);
         }
     }
 
-    /// Whether the process that wrote the record can no longer trust its lease.
-    fn is_former_over(&mut self, at: Moment, sequence: Sequence, nonce: u64) -> bool {
+    /// Whether the process that wrote the record, or the lost life of this one, can no longer trust its lease.
+    fn is_former_over(&mut self, at: Moment, sequence: Sequence, record: &NodeRecord) -> bool {
+        let nonce = record.incarnation.nonce;
         if self.membership.exited == Some(nonce) {
             return true;
         }
+        let mut is_reported = false;
         match &self.membership.former {
-            Some(former) if former.sequence == sequence => at.now >= former.since + self.settings.lease_waited(),
-            Some(former) if former.sequence > sequence => false,
-            _ => {
-                self.membership.former = Some(Former { sequence, since: at.now });
-                false
+            Some(former) if former.sequence == sequence => {
+                return at.now >= former.since + self.settings.lease_waited();
             }
+            Some(former) if former.sequence > sequence => return false,
+            Some(former) if former.nonce == nonce && nonce != self.membership.nonce => {
+                if !former.is_reported {
+                    self.emit(Event::NameTaken { address: record.address.clone() });
+                }
+                is_reported = true;
+            }
+            _ => {}
         }
+        self.membership.former = Some(Former { sequence, since: at.now, nonce, is_reported });
+        false
     }
 
     fn register(&mut self, at: Moment, expected: Sequence, number: u64) {
@@ -284,8 +296,14 @@ impl Machine {
         let record = self.own_record(state);
         let ticket = self.write_own(self.membership.sequence, &record);
         let (first_sent, last_sent) = (at.now, at.now);
-        self.membership.stage =
-            MembershipStage::Renewing(Renewal { ticket, is_read: false, first_sent, last_sent, record });
+        self.membership.stage = MembershipStage::Renewing(Renewal {
+            ticket,
+            is_read: false,
+            first_sent,
+            last_sent,
+            lost_since: None,
+            record,
+        });
         self.set_lease_timer(at.now + self.settings.response_max);
     }
 
@@ -309,11 +327,13 @@ impl Machine {
     }
 
     fn judge_looked_up(&mut self, at: Moment, renewal: &Renewal, found: Option<(Sequence, bytes::Bytes)>) {
+        let is_older = found.as_ref().is_none_or(|(sequence, _)| *sequence < self.membership.sequence);
         let newer = found.filter(|(sequence, _)| *sequence > self.membership.sequence);
         let Some((sequence, value)) = newer else {
             // Not written yet; a retry of the same record can take effect only once. Pause first, since the read may be
             // stale.
             self.set_lease_timer(at.now + self.settings.retry_pause);
+            self.note_loss(at, is_older);
             return;
         };
         if NodeRecord::decode(&self.me, &value).is_ok_and(|record| record == renewal.record) {
@@ -321,6 +341,19 @@ impl Machine {
             self.end_renewal(at, renewal, sequence, renewal.first_sent);
         } else {
             self.lose_life(at);
+        }
+    }
+
+    /// The engine shows less than it has confirmed. If it does so for longer than a read may be stale, it has lost its
+    /// data, so this life can never be renewed.
+    fn note_loss(&mut self, at: Moment, is_older: bool) {
+        let MembershipStage::Renewing(renewal) = &mut self.membership.stage else { return };
+        renewal.lost_since = is_older.then_some(renewal.lost_since.unwrap_or(at.now));
+        let limit = self.settings.lease_waited() + self.settings.tombstone;
+        if renewal.lost_since.is_some_and(|since| at.now >= since + limit) {
+            self.emit(Event::DataLost(self.membership.incarnation));
+            self.forget_registers();
+            self.end_life(at);
         }
     }
 
@@ -363,6 +396,11 @@ impl Machine {
     fn lose_life(&mut self, at: Moment) {
         self.statistics.fenced += 1;
         self.emit(Event::Fenced(self.membership.incarnation));
+        self.end_life(at);
+    }
+
+    /// Drops what this life owned, and joins again.
+    fn end_life(&mut self, at: Moment) {
         self.membership.lost = self.membership.incarnation.number;
         self.membership.stage = MembershipStage::Outside;
         self.membership.lease_end = Instant::ZERO;

@@ -248,6 +248,13 @@ pub enum Event {
     /// Another node has ended this node's life; all its sessions are dropped from memory. It joins again.
     Fenced(Incarnation),
     FencedPeer(Owner),
+    /// The engine has lost this node's record, and probably all others; the node joins again.
+    DataLost(Incarnation),
+    /// Another process with this node's name renews its lease, so this one cannot join.
+    NameTaken {
+        /// Where the other process serves nodes.
+        address: String,
+    },
     /// A register holds something other than a record, or a record older than one seen before.
     Damaged(Register),
     /// The node has handed over all its sessions and has left.

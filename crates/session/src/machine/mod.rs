@@ -4,6 +4,7 @@ mod agenda;
 mod claims;
 mod commits;
 mod ends;
+mod evictions;
 mod hand_overs;
 mod hints;
 mod membership;
@@ -31,6 +32,7 @@ pub use self::statistics::{Gauges, Statistics};
 
 use self::agenda::{Agenda, Timer};
 use self::ends::Drain;
+use self::evictions::Room;
 use self::membership::Membership;
 use self::nodes::Node;
 use self::requests::Request;
@@ -53,6 +55,7 @@ pub struct Machine {
     sessions: BTreeMap<SessionKey, Session>,
     /// Number of sessions that this node owns.
     owned: usize,
+    room: Room,
     requests: BTreeMap<RequestNumber, Request>,
     /// Who awaits each response of the engine.
     tickets: BTreeMap<Ticket, Requester>,
@@ -98,6 +101,7 @@ impl Machine {
             nodes: BTreeMap::new(),
             sessions: BTreeMap::new(),
             owned: 0,
+            room: Room::default(),
             requests: BTreeMap::new(),
             tickets: BTreeMap::new(),
             calls: BTreeMap::new(),
@@ -114,7 +118,7 @@ impl Machine {
         match input {
             Input::Begin { request, session, access, hops } => self.begin(at, request, session, access, hops),
             Input::Finish { request, change } => self.finish(at, request, change),
-            Input::Abandon { request } => self.abandon(request),
+            Input::Abandon { request } => self.abandon(at, request),
             Input::ForwardEnded { request, result } => self.end_forward(at, request, result),
             Input::Engine { ticket, response } => self.take_response(at, ticket, response),
             Input::Watched { register, sequence, value } => self.take_hint(at, register, sequence, &value),
@@ -129,6 +133,7 @@ impl Machine {
             self.ring(at, timer);
         }
         self.continue_drain(at);
+        self.keep_memory_bound();
         outputs.append(&mut self.outputs);
     }
 
@@ -154,7 +159,7 @@ impl Machine {
             Timer::Membership => self.ring_membership(at),
             Timer::Node(name) => self.ring_node(at, name),
             Timer::Session(key) => self.ring_session(at, key),
-            Timer::Request(number) => self.ring_request(number),
+            Timer::Request(number) => self.ring_request(at, number),
         }
     }
 

@@ -144,10 +144,37 @@ impl Machine {
     }
 
     fn node_mut(&mut self, name: NodeName) -> Option<&mut Node> {
-        if name == self.me || (self.nodes.len() >= self.settings.nodes_max && !self.nodes.contains_key(&name)) {
+        let has_place = self.nodes.len() < self.settings.nodes_max || self.nodes.contains_key(&name);
+        if name == self.me || !(has_place || self.forget_ended_node()) {
             return None;
         }
         Some(self.nodes.entry(name).or_default())
+    }
+
+    /// Makes room for a new node: names of nodes that have left for good are read again if a session needs them.
+    fn forget_ended_node(&mut self) -> bool {
+        let is_over = |node: &Node| node.record.as_ref().is_some_and(|record| record.state == NodeState::Over);
+        let is_unused = |node: &Node| node.question.is_none() && node.awaiting.is_empty();
+        let found = self.nodes.iter().find(|(_, node)| is_over(node) && is_unused(node)).map(|(name, _)| *name);
+        found.map(|name| self.forget_node(name)).is_some()
+    }
+
+    fn forget_node(&mut self, name: NodeName) {
+        let Some(node) = self.nodes.remove(&name) else { return };
+        self.agenda.set(Timer::Node(name), node.deadline, Instant::FAR);
+        if let Some(Question::Read(ticket) | Question::Fence(ticket, _)) = node.question {
+            self.tickets.remove(&ticket);
+        }
+    }
+
+    /// What was known of the engine's registers is no longer true: their sequences have begun anew.
+    pub(crate) fn forget_registers(&mut self) {
+        for name in self.nodes.keys().copied().collect::<Vec<_>>() {
+            self.forget_node(name);
+        }
+        for session in self.sessions.values_mut() {
+            session.seen = (Sequence::ABSENT, 0);
+        }
     }
 
     /// Obtains news of an owner: ends its life if its lease has expired, else reads its record.

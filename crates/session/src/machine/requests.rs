@@ -62,30 +62,32 @@ impl Machine {
     fn has_place(&mut self, key: &SessionKey, is_new: bool) -> bool {
         match self.sessions.get(key) {
             Some(session) => !is_new && session.request_count() < self.settings.session_requests_max,
-            None => self.sessions.len() < self.settings.sessions_max || self.evict(),
+            None => self.makes_room(),
         }
     }
 
-    pub(crate) fn abandon(&mut self, number: RequestNumber) {
+    pub(crate) fn abandon(&mut self, at: Moment, number: RequestNumber) {
         if self.requests.get(&number).is_some_and(|request| request.stage == Stage::Waiting) {
-            self.take_out_of_queue(number);
+            self.stop_waiting(at, number);
             self.forget(number);
         }
     }
 
-    fn take_out_of_queue(&mut self, number: RequestNumber) {
-        let Some(request) = self.requests.get(&number) else { return };
-        if let Some(session) = self.sessions.get_mut(&request.session) {
+    /// Takes a request out of its session's queue. A session for which nothing waits any more may leave memory.
+    fn stop_waiting(&mut self, at: Moment, number: RequestNumber) {
+        let Some(key) = self.requests.get(&number).map(|request| request.session) else { return };
+        if let Some(session) = self.sessions.get_mut(&key) {
             session.queue.retain(|waiting| *waiting != number);
         }
+        self.advance(at, key);
     }
 
-    pub(crate) fn ring_request(&mut self, number: RequestNumber) {
+    pub(crate) fn ring_request(&mut self, at: Moment, number: RequestNumber) {
         let Some(request) = self.requests.get_mut(&number) else { return };
         request.deadline = Instant::FAR;
         match request.stage {
             Stage::Waiting => {
-                self.take_out_of_queue(number);
+                self.stop_waiting(at, number);
                 self.refuse(number, Refusal::Timeout);
             }
             Stage::Held => self.give_up_held(number),

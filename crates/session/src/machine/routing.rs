@@ -43,7 +43,7 @@ impl Machine {
         let Some(session) = self.sessions.get_mut(&key) else { return };
         let has_refused = session.refused_by.take() == Some(owner);
         let is_needed = self.is_needed_here(key);
-        let is_wanted = is_needed || (self.drain.is_none() && self.is_preferred_here(key));
+        let is_wanted = is_needed || (self.drain.is_none() && self.is_preferred_here(at, key));
         if is_wanted && !has_refused && self.membership.member().is_some() {
             self.request_hand_over(at, key, owner);
         } else if is_needed {
@@ -53,8 +53,9 @@ impl Machine {
         }
     }
 
-    fn is_preferred_here(&self, key: SessionKey) -> bool {
-        let forwarded = self.sessions.get(&key).map_or(0, |session| session.streak.length);
+    fn is_preferred_here(&self, at: Moment, key: SessionKey) -> bool {
+        let Some(session) = self.sessions.get(&key).filter(|session| session.asks_from <= at.now) else { return false };
+        let forwarded = session.streak.length;
         match self.settings.route {
             Route::Pull => true,
             Route::Forward { pull_after } => pull_after.is_some_and(|count| forwarded >= count),

@@ -7,6 +7,7 @@ use breme_base::Instant;
 use bytes::Bytes;
 
 use super::agenda::Timer;
+use super::evictions::Share;
 use super::messages::{Call, Moment, RequestNumber, Ticket};
 use super::tenure::Tenure;
 use super::{Machine, Requester};
@@ -14,9 +15,6 @@ use crate::engine::{EngineRequest, EngineResponse, Register, Sequence};
 use crate::id::SessionKey;
 use crate::name::{NodeName, Owner};
 use crate::record::SessionRecord;
-
-/// Number of sessions examined to find one that can be evicted.
-const EVICTION_LOOKS_MAX: usize = 32;
 
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Session {
@@ -28,11 +26,14 @@ pub(crate) struct Session {
     pub(crate) streak: Streak,
     /// The owner that has refused to hand the session over; do not retry at once.
     pub(crate) refused_by: Option<Owner>,
+    /// When the session may be requested again although no request needs it here.
+    pub(crate) asks_from: Instant,
     /// Another node requests the session, which this node owns but does not have in memory.
     pub(crate) wanted: Option<Wanted>,
     /// Number of failed attempts.
     pub(crate) tries: u32,
     deadline: Instant,
+    share: Share,
 }
 
 /// A request of another node for a session.
@@ -113,15 +114,18 @@ impl Session {
             seen: (Sequence::ABSENT, 0),
             streak: Streak::default(),
             refused_by: None,
+            asks_from: Instant::ZERO,
             wanted: None,
             tries: 0,
             deadline: Instant::FAR,
+            share: Share::default(),
         }
     }
 
     /// The owner does not hand it over: its requests are forwarded, and it is not requested again at once.
-    pub(crate) fn refuse(&mut self, owner: Owner) {
+    pub(crate) fn refuse(&mut self, owner: Owner, asks_from: Instant) {
         self.refused_by = Some(owner);
+        self.asks_from = asks_from;
         self.streak = Streak::default();
     }
 
@@ -132,14 +136,6 @@ impl Session {
 
     pub(crate) fn is_waited_for(&self) -> bool {
         !self.queue.is_empty() || self.wanted.is_some()
-    }
-
-    fn can_be_evicted(&self) -> bool {
-        match &self.phase {
-            Phase::Elsewhere { .. } => self.queue.is_empty(),
-            Phase::Owned(tenure) => self.queue.is_empty() && tenure.is_quiet(),
-            _ => false,
-        }
     }
 
     fn waits_until(&self) -> Instant {
@@ -174,6 +170,7 @@ impl Machine {
         if let Some(session) = self.sessions.remove(&key) {
             self.owned -= usize::from(matches!(session.phase, Phase::Owned(_)));
             self.agenda.set(Timer::Session(key), session.deadline, Instant::FAR);
+            self.room.replace(key, session.share, Share::default());
             self.refuse_wanted(session.wanted);
         }
     }
@@ -198,7 +195,7 @@ impl Machine {
             Phase::Owned(_) => self.serve(at, key),
             _ => {}
         }
-        self.set_session_timer(key);
+        self.note_session(key);
     }
 
     /// Advances sessions that waited until this node is a member, or that it may no longer keep.
@@ -210,11 +207,15 @@ impl Machine {
         }
     }
 
-    fn set_session_timer(&mut self, key: SessionKey) {
+    /// After each change of a session: its timer, its size and its place in the order of eviction follow its phase.
+    fn note_session(&mut self, key: SessionKey) {
         let Some(session) = self.sessions.get_mut(&key) else { return };
         let deadline = session.waits_until();
         self.agenda.set(Timer::Session(key), session.deadline, deadline);
         session.deadline = deadline;
+        let share = Share::of(session, deadline);
+        self.room.replace(key, session.share, share);
+        session.share = share;
     }
 
     pub(crate) fn ring_session(&mut self, at: Moment, key: SessionKey) {
@@ -229,7 +230,7 @@ impl Machine {
             }
             Phase::Requesting { owner, .. } => {
                 let owner = *owner;
-                session.refuse(owner);
+                session.refuse(owner, at.now + self.settings.release_delay);
                 self.drop_question(key);
             }
             Phase::Elsewhere { .. } => {
@@ -306,14 +307,6 @@ impl Machine {
             Phase::Owned(_) => self.take_commit_response(at, key, ticket, response),
             _ => {}
         }
-        self.set_session_timer(key);
-    }
-
-    /// Makes room by evicting a session: one owned elsewhere is forgotten, an idle one will be claimed again when
-    /// needed. Those that expire next are evicted first.
-    pub(crate) fn evict(&mut self) -> bool {
-        let can_go = |key: &SessionKey| self.sessions.get(key).is_some_and(Session::can_be_evicted);
-        let found = self.agenda.sessions().take(EVICTION_LOOKS_MAX).find(can_go);
-        found.map(|key| self.remove_session(key)).is_some()
+        self.note_session(key);
     }
 }

@@ -53,6 +53,8 @@ pub struct Gauges {
     pub owned: usize,
     /// Sessions in memory, including those known to be owned elsewhere.
     pub sessions: usize,
+    /// Bytes of the contents of sessions in memory.
+    pub memory: usize,
     /// Requests waiting, running, held or forwarded.
     pub requests: usize,
     /// Requests to the engine without a response yet.
@@ -70,6 +72,13 @@ impl Machine {
         self.has_lease(at) && matches!(tenure, Some(Phase::Owned(tenure)) if !tenure.is_ending())
     }
 
+    /// Whether this node owns the session, and will go on to own it under this id as far as it knows.
+    #[must_use]
+    pub fn keeps(&self, key: &SessionKey) -> bool {
+        let phase = self.sessions.get(key).map(|session| &session.phase);
+        matches!(phase, Some(Phase::Owned(tenure)) if tenure.leaving.is_none() && !tenure.is_ending())
+    }
+
     #[must_use]
     pub const fn statistics(&self) -> &Statistics {
         &self.statistics
@@ -80,6 +89,7 @@ impl Machine {
         Gauges {
             owned: self.owned,
             sessions: self.sessions.len(),
+            memory: self.room.bytes(),
             requests: self.requests.len(),
             engine_questions: self.tickets.len(),
             lease_margin: self.membership.lease_end().since(at.now),

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use breme_base::{Instant, UnixMillis};
 use breme_session::{
-    Access, Change, EngineRequest, Input, Machine, Moment, NodeName, Outcome, Output, Refusal, Register, Registers,
-    RequestNumber, SessionKey, SessionRecord, SessionTarget, Settings, Ticket,
+    Access, Change, EngineRequest, Event, Input, Machine, Moment, NodeName, Outcome, Output, Refusal, Register,
+    Registers, RequestNumber, SessionKey, SessionRecord, SessionTarget, Settings, Ticket,
 };
 use bytes::Bytes;
 
@@ -26,6 +26,8 @@ pub struct Lab {
     pub stopped: Vec<usize>,
     /// Compare-and-sets of sessions received by the engine.
     pub commits: usize,
+    /// Requests of nodes for sessions of others.
+    pub asked: usize,
     /// Outputs to be inspected by the test.
     collected: Vec<(usize, Output)>,
     waiting: Vec<(usize, Ticket, EngineRequest)>,
@@ -57,6 +59,7 @@ impl Lab {
             is_engine_away: false,
             stopped: Vec::new(),
             commits: 0,
+            asked: 0,
             collected: Vec::new(),
             waiting: Vec::new(),
             requests: 0,
@@ -86,6 +89,7 @@ impl Lab {
             match output {
                 Output::Engine { ticket, request } => self.waiting.push((node, ticket, request)),
                 Output::RequestHandOver { call, to, question, .. } => {
+                    self.asked += 1;
                     self.input(place(to), Input::HandOverRequested { from: name(node), call, question });
                 }
                 Output::Answer { to, call, answer } => self.input(place(to), Input::Answered { call, answer }),
@@ -104,8 +108,8 @@ impl Lab {
             self.commits += usize::from(is_change && matches!(register, Register::Session(_)));
             let response = self.engine.execute(self.now, &request);
             self.input(node, Input::Engine { ticket, response });
-            if is_change && matches!(register, Register::Node(_)) {
-                let (sequence, value) = self.engine.read(self.now, &register).unwrap();
+            let found = self.engine.read(self.now, &register).filter(|_| is_change);
+            if let (Register::Node(_), Some((sequence, value))) = (register, found) {
                 for other in 0..self.nodes.len() {
                     self.input(other, Input::Watched { register, sequence, value: value.clone() });
                 }
@@ -185,8 +189,13 @@ impl Lab {
     }
 
     pub fn has_left(&self, node: usize) -> bool {
-        let left = Output::Event(breme_session::Event::Left);
-        self.collected.contains(&(node, left))
+        self.events(node).contains(&&Event::Left)
+    }
+
+    /// All events of the node.
+    pub fn events(&self, of: usize) -> Vec<&Event> {
+        let outputs = self.collected.iter().filter(|(node, _)| *node == of);
+        outputs.filter_map(|(_, output)| if let Output::Event(event) = output { Some(event) } else { None }).collect()
     }
 
     pub fn record(&self, key: SessionKey) -> Option<SessionRecord> {

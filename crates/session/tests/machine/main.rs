@@ -5,6 +5,9 @@
 mod calendars;
 mod lab;
 mod long_requests;
+mod losses;
+mod memory;
+mod names;
 
 use std::time::Duration;
 
@@ -259,6 +262,24 @@ fn login_moves_the_session_to_another_id() {
 }
 
 #[test]
+fn login_does_not_make_a_session_younger() {
+    let mut lab = Lab::new(&Settings { absolute: seconds(3_600), idle: seconds(3_600), ..settings() }, 1);
+    lab.create(0, "x");
+    lab.pass(seconds(50 * 60));
+    let request = lab.begin(0);
+    lab.finish(0, request, Change::Rotate { to: NEW, body: "in".into() });
+    assert_eq!(lab.ends(request), done("x"));
+    let read = |lab: &mut Lab| {
+        let request = lab.begin_with(0, SessionTarget::Existing(NEW), Access::Exclusive, 0);
+        lab.finish(0, request, Change::Unchanged);
+        lab.ends(request)
+    };
+    assert_eq!(read(&mut lab), done("in"));
+    lab.pass(seconds(10 * 60));
+    assert_eq!(read(&mut lab), [End::Absent]);
+}
+
+#[test]
 fn an_id_that_was_never_issued_gets_no_session() {
     let mut lab = Lab::new(&settings(), 1);
     assert_eq!(lab.read(0), [End::Absent]);
@@ -321,6 +342,22 @@ fn forward(lab: &mut Lab, count: u64) {
     lab.input(1, Input::ForwardEnded { request, result: ForwardResult::Responded { by } });
 }
 
+/// A node that is not a member keeps no session for requests that have ended.
+#[test]
+fn requests_that_no_longer_wait_leave_nothing() {
+    let mut lab = Lab::new(&settings(), 1);
+    lab.is_engine_away = true;
+    lab.nodes[0] = breme_session::Machine::new(settings(), name(0), 9).unwrap();
+    let refused = lab.begin(0);
+    let abandoned = lab.begin_with(0, SessionTarget::New(NEW), Access::Exclusive, 0);
+    assert_eq!(lab.nodes[0].gauges(lab.moment()).sessions, 2);
+    lab.input(0, Input::Abandon { request: abandoned });
+    assert_eq!(lab.nodes[0].gauges(lab.moment()).sessions, 1);
+    lab.pass(seconds(11));
+    assert_eq!(lab.ends(refused), [End::Refused(Refusal::Timeout)]);
+    assert_eq!(lab.nodes[0].gauges(lab.moment()).sessions, 0);
+}
+
 /// Others get requests as well, so that the session would go to and fro.
 #[test]
 fn a_session_that_is_used_everywhere_stays_where_it_is() {
@@ -361,6 +398,22 @@ fn a_session_is_kept_for_the_delay_of_its_release() {
     assert_eq!(lab.ends(request), []);
     lab.pass(Duration::from_millis(1));
     assert_eq!(lab.ends(request), [End::Run("x".into())]);
+}
+
+/// The owner will not release it before the other node gives up waiting: the answer comes at once.
+#[test]
+fn a_long_delay_of_a_release_delays_no_request() {
+    let delay = seconds(5);
+    let mut lab = Lab::new(&Settings { route: Route::Pull, release_delay: delay, ..settings() }, 2);
+    lab.create(0, "x");
+    for _ in 0..3 {
+        let request = lab.begin(1);
+        assert_eq!(lab.ends(request), [End::Forwarded(name(0))]);
+        lab.input(1, Input::ForwardEnded { request, result: ForwardResult::Responded { by: None } });
+    }
+    assert_eq!(lab.asked, 1, "the other node does not ask again before the delay has passed");
+    lab.pass(delay);
+    assert_eq!(lab.read(1), done("x"));
 }
 
 #[test]

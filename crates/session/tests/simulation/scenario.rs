@@ -65,7 +65,7 @@ impl Scenario {
             1 => Route::Forward { pull_after: None },
             _ => Route::Forward { pull_after: Some(random.between(0, 4) as u32) },
         };
-        let settings = Settings {
+        let mut settings = Settings {
             reads: if random.chance(0.25) { Reads::Confirmed } else { Reads::Leased },
             durability: Durability::Quorum,
             route,
@@ -79,6 +79,10 @@ impl Scenario {
             absolute: Duration::from_secs(100 * 3_600),
             ..Settings::new(String::new())
         };
+        if settings.sessions_max == 3 {
+            // Less than long ones contain.
+            settings.memory_max = 1_000;
+        }
         Self {
             nodes: random.between(1, 4) as usize,
             clients: random.between(1, 8) as usize,

@@ -6,10 +6,12 @@ use std::time::Duration;
 use breme_cluster::layer::Cookies;
 use breme_command::failure::Failure;
 use breme_command::server::ListenPlace;
+use rustix::process::Signal;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::super::arguments::SessionArgs;
+use super::hangups::Hangups;
 use super::node_place::NodePlace;
 use super::program::{Program, cannot_start};
 
@@ -42,11 +44,15 @@ impl Director {
         &self.places
     }
 
-    /// Restarts it when it exits, until the cluster ends; then waits for its exit.
-    pub(super) async fn keep(mut self, is_ending: watch::Receiver<bool>) {
+    /// Restarts it when it exits, and passes SIGHUP on, until the cluster ends; then waits for its exit.
+    pub(super) async fn keep(mut self, is_ending: watch::Receiver<bool>, mut hangups: Hangups) {
         loop {
             tokio::select! {
                 () = is_true(is_ending.clone()) => break,
+                () = hangups.next() => {
+                    self.program.signal(Signal::HUP);
+                    continue;
+                }
                 how = self.program.wait() => {
                     breme_base::error_line!("breme session: the director ended ({how}); restarting it");
                 }
@@ -60,7 +66,7 @@ impl Director {
                 ),
             }
         }
-        self.program.terminate();
+        self.program.signal(Signal::TERM);
         self.program.wait().await;
     }
 }

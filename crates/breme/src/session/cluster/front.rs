@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use super::super::arguments::SessionArgs;
 use super::director::Director;
+use super::hangups::Hangups;
 use super::node_place::{NodePlace, announce_nodes};
 
 /// Becomes true when the cluster is to end.
@@ -29,18 +30,19 @@ pub(super) struct Front<'a> {
     pub(super) admin: Option<AdminListener>,
     pub(super) registry: Registry,
     pub(super) readiness: Readiness,
+    pub(super) hangups: Hangups,
 }
 
 impl Front<'_> {
     /// Runs the director until the cluster is to end, and waits for its exit.
     pub(super) async fn serve(self, nodes: &[NodePlace], is_ending: watch::Receiver<bool>) -> Result<(), Failure> {
-        let Self { args, admin, registry, readiness } = self;
+        let Self { args, admin, registry, readiness, hangups } = self;
         let director = Director::start(args, nodes).await?;
         let admin =
             admin.map(|admin| admin.start(Clock::start(), Vec::new(), registry, readiness, None)).transpose()?;
         announce(admin.as_ref(), director.places());
         announce_nodes(nodes);
-        director.keep(is_ending).await;
+        director.keep(is_ending, hangups).await;
         admin.into_iter().for_each(Admin::end);
         Ok(())
     }

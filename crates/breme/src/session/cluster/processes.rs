@@ -1,7 +1,7 @@
 //! Nodes as processes, which are restarted when they exit.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fmt;
 use std::io::Write;
@@ -18,6 +18,7 @@ use breme_session::NodeName;
 use futures_util::future::{join_all, try_join_all};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
+use rustix::process::Signal;
 use tokio::sync::{broadcast, watch};
 use tokio::time::{sleep, timeout};
 
@@ -28,8 +29,9 @@ use super::super::secrets::{cookie_keys, random_secret};
 use super::super::supervisor::{Exit, secrets_line};
 use super::director::is_true;
 use super::front::{Front, end_signal};
+use super::hangups::Hangups;
 use super::node_place::{NodePlace, node_name};
-use super::program::{Program, cannot_start};
+use super::program::{News, Program, cannot_start};
 
 /// The first pause before a failed restart is repeated; it doubles with each attempt.
 const RESTART_PAUSE: Duration = Duration::from_millis(50);
@@ -49,6 +51,9 @@ struct Family<'a> {
     /// The last exited process of each node.
     ended: RefCell<BTreeMap<NodeName, u64>>,
     exits: broadcast::Sender<Exit>,
+    /// Nodes that serve sessions.
+    ready: RefCell<BTreeSet<NodeName>>,
+    readiness: Readiness,
     counts: Arc<NodeProcessCounts>,
 }
 
@@ -77,15 +82,18 @@ pub(crate) async fn serve_processes(args: &SessionArgs, count: usize, configurat
     let mut file = tempfile::Builder::new().prefix("breme-session-").suffix(".toml").tempfile().map_err(fault)?;
     file.write_all(configuration.as_bytes()).map_err(fault)?;
     let counts = Arc::<NodeProcessCounts>::default();
+    let readiness = Readiness::default();
     let family = Family {
         args,
         configuration: file.path(),
         secrets: secrets(args)?,
         ended: RefCell::default(),
         exits: broadcast::Sender::new(EXITS_MAX),
+        ready: RefCell::default(),
+        readiness: readiness.clone(),
         counts: Arc::clone(&counts),
     };
-    let readiness = Readiness::default();
+    let hangups = Hangups::catch(args)?;
     let is_ending = end_signal(readiness.clone())?;
     let places = args.node_places(count)?;
     // Each of them reads it again; here it is checked once, and reported.
@@ -97,13 +105,14 @@ pub(crate) async fn serve_processes(args: &SessionArgs, count: usize, configurat
     let mut registry = registry(process, Maintenance::default(), Vec::new());
     registry.sub_registry_with_prefix("breme").register_collector(Box::new(ProcessCounts(counts)));
     let (stop_nodes, nodes_stop) = watch::channel(false);
-    let front = Front { args, admin, registry, readiness };
+    let front = Front { args, admin, registry, readiness, hangups: hangups.clone() };
     let ahead = async {
         let served = front.serve(&nodes, is_ending).await;
         let _ = stop_nodes.send(true);
         served
     };
-    let (served, _) = tokio::join!(ahead, join_all(members.into_iter().map(|member| member.keep(nodes_stop.clone()))));
+    let keeping = members.into_iter().map(|member| member.keep(nodes_stop.clone(), hangups.clone()));
+    let (served, _) = tokio::join!(ahead, join_all(keeping));
     served
 }
 
@@ -135,6 +144,7 @@ impl<'a> Family<'a> {
             return Err(fault("it did not print its identifier and its address"));
         };
         self.counts.running.fetch_add(1, Ordering::Relaxed);
+        self.note_readiness(name, printed.is_ready);
         Ok(Member { family: self, name, place, program, nonce, admin: printed.admin, exits })
     }
 
@@ -146,10 +156,22 @@ impl<'a> Family<'a> {
         arguments
     }
 
+    /// The cluster serves if one node does.
+    fn note_readiness(&self, node: NodeName, is_ready: bool) {
+        let mut ready = self.ready.borrow_mut();
+        if is_ready {
+            ready.insert(node)
+        } else {
+            ready.remove(&node)
+        };
+        self.readiness.set_lack(ready.is_empty().then(|| "no node is ready".to_owned()));
+    }
+
     fn note_end(&self, node: NodeName, nonce: u64) {
         self.counts.running.fetch_sub(1, Ordering::Relaxed);
         self.counts.ended.fetch_add(1, Ordering::Relaxed);
         self.ended.borrow_mut().insert(node, nonce);
+        self.note_readiness(node, false);
         // Without other nodes there is no receiver.
         let _ = self.exits.send(Exit { node, nonce });
     }
@@ -160,15 +182,25 @@ impl Member<'_> {
         NodePlace { name: self.name, place: self.place.clone(), process: self.program.pid(), admin: self.admin }
     }
 
-    /// Passes on exits of other processes, and restarts this one when it exits, until the cluster ends.
-    async fn keep(mut self, is_ending: watch::Receiver<bool>) {
+    /// Passes on exits of other processes and SIGHUP, and restarts this one when it exits, until the cluster ends.
+    async fn keep(mut self, is_ending: watch::Receiver<bool>, mut hangups: Hangups) {
         loop {
             let how = tokio::select! {
-                how = self.program.wait() => how,
+                news = self.program.news() => match news {
+                    News::Ended(how) => how,
+                    News::IsReady(is_ready) => {
+                        self.family.note_readiness(self.name, is_ready);
+                        continue;
+                    }
+                },
                 exit = self.exits.recv() => {
                     if let Ok(exit) = exit && exit.node != self.name {
                         self.program.write(&exit.line()).await;
                     }
+                    continue;
+                }
+                () = hangups.next() => {
+                    self.program.signal(Signal::HUP);
                     continue;
                 }
                 () = is_true(is_ending.clone()) => return self.end().await,

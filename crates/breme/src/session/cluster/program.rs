@@ -13,7 +13,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
-use super::super::supervisor::process_of;
+use super::super::supervisor::{process_of, readiness_of};
 
 /// How long a program may take to read a line. A frozen one reads none.
 const WRITE_TIME: Duration = Duration::from_millis(100);
@@ -33,6 +33,16 @@ pub(super) struct Printed {
     pub(super) nonce: Option<u64>,
     pub(super) admin: Option<SocketAddr>,
     pub(super) places: Vec<ListenPlace>,
+    /// Of a node's process.
+    pub(super) is_ready: bool,
+}
+
+/// What happens to a running program.
+pub(super) enum News {
+    /// Its exit, described.
+    Ended(String),
+    /// Of a node's process: whether it serves sessions now.
+    IsReady(bool),
 }
 
 impl Program {
@@ -53,6 +63,8 @@ impl Program {
             let line = self.output.next_line().await.ok()??;
             if let Some(nonce) = process_of(&line) {
                 printed.nonce = Some(nonce);
+            } else if let Some(is_ready) = readiness_of(&line) {
+                printed.is_ready = is_ready;
             } else if let Some(address) = line.strip_prefix("admin on http://") {
                 printed.admin = address.parse().ok();
             } else if let Some(place) =
@@ -62,6 +74,24 @@ impl Program {
             }
         }
         Some(printed)
+    }
+
+    /// Waits for its exit, or a change of its readiness. May be cancelled.
+    pub(super) async fn news(&mut self) -> News {
+        let Self { child, output, .. } = self;
+        let change = async {
+            while let Ok(Some(line)) = output.next_line().await {
+                if let Some(is_ready) = readiness_of(&line) {
+                    return is_ready;
+                }
+            }
+            // Its output ends with it.
+            std::future::pending().await
+        };
+        tokio::select! {
+            how = ended(child) => News::Ended(how),
+            is_ready = change => News::IsReady(is_ready),
+        }
     }
 
     pub(super) fn pid(&self) -> Option<u32> {
@@ -79,18 +109,22 @@ impl Program {
         self.input = None;
     }
 
-    pub(super) fn terminate(&self) {
+    pub(super) fn signal(&self, signal: Signal) {
         let pid = self.child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
         // An exited program needs no signal.
-        let _ = pid.map(|pid| kill_process(pid, Signal::TERM));
+        let _ = pid.map(|pid| kill_process(pid, signal));
     }
 
     /// Waits for its exit, and describes it.
     pub(super) async fn wait(&mut self) -> String {
-        match self.child.wait().await {
-            Ok(status) => status.to_string(),
-            Err(error) => error.to_string(),
-        }
+        ended(&mut self.child).await
+    }
+}
+
+async fn ended(child: &mut Child) -> String {
+    match child.wait().await {
+        Ok(status) => status.to_string(),
+        Err(error) => error.to_string(),
     }
 }
 

@@ -15,11 +15,14 @@ use super::super::metrics::registry;
 use super::super::secrets::{self, Secrets};
 use super::director::is_true;
 use super::front::{Front, end_signal};
+use super::hangups::Hangups;
 use super::node_place::{NodePlace, node_name};
 
 /// Runs the nodes on one engine.
 pub(crate) async fn serve_together(args: &SessionArgs, count: usize) -> Result<(), Failure> {
     let process = ProcessMetrics::starting_now();
+    // The certificate of the nodes is reloaded by `maintain`.
+    let hangups = Hangups::catch(args)?;
     let places = args.node_places(count)?;
     let tls = Tls::from_flags(ROLE, &args.tls, &places)?;
     let admin = args.admin()?.map(AdminListener::bind).transpose()?;
@@ -55,7 +58,7 @@ pub(crate) async fn serve_together(args: &SessionArgs, count: usize) -> Result<(
         }))
     });
     let serving = join_all(serving.collect::<Vec<_>>());
-    let front = Front { args, admin, registry, readiness };
+    let front = Front { args, admin, registry, readiness, hangups };
     front.serve(&places, is_ending).await?;
     let _ = stop_nodes.send(true);
     if !serving.await.into_iter().all(|is_complete| is_complete.unwrap_or(false)) {
