@@ -149,3 +149,27 @@ fn detects_changed_file() {
     peer.wait(FileCacheLimits::default().revalidate_after);
     assert_eq!(get(&mut peer).status, 404);
 }
+
+#[test]
+fn a_folder_that_was_replaced_is_opened_again() {
+    let around = tempfile::tempdir().unwrap();
+    let at = |name: &str| around.path().join(name);
+    for release in ["1", "2"] {
+        fs::create_dir(at(release)).unwrap();
+        write_old(&at(release).join("page"), release);
+    }
+    symlink(at("1"), at("current")).unwrap();
+    let root = Folder::open(&at("current"), false).unwrap();
+    let length = |name: &str| breme_origin::Root::open(&root, name).map(|file| file.stamp.length).ok();
+    assert_eq!(length("page"), Some(1));
+    fs::remove_file(at("current")).unwrap();
+    assert_eq!(length("page"), Some(1), "the last folder, while there is none");
+    write_old(&at("2").join("page"), "second");
+    symlink(at("2"), at("current")).unwrap();
+    assert_eq!(length("page"), Some(6));
+    fs::remove_dir_all(at("2")).unwrap();
+    fs::create_dir(at("2")).unwrap();
+    assert_eq!(length("page"), None);
+    write_old(&at("2").join("page"), "new");
+    assert_eq!(length("page"), Some(3));
+}
