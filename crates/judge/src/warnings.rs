@@ -498,10 +498,8 @@ mod tests {
             ..TrialRecord::default()
         };
         let claim = |expect: &str| {
-            let vocabulary = breme_expression::Vocabulary {
-                workloads: vec!["load".to_owned(), "other".to_owned()],
-                ..breme_expression::Vocabulary::default()
-            };
+            let vocabulary =
+                Vocabulary { workloads: vec!["load".to_owned(), "other".to_owned()], ..Vocabulary::default() };
             let claim = breme_expression::Claim::parse(expect, &vocabulary).unwrap();
             let hypothesis =
                 crate::Hypothesis { says: String::new(), expect: expect.to_owned(), claim, equal_within: None };

@@ -51,7 +51,8 @@ fn write_key(name: &str, argument: &Arg, matches: &ArgMatches, text: &mut String
 fn written(kind: ValueKind, value: &str) -> String {
     match kind {
         ValueKind::Count if value.parse::<i64>().is_ok() => value.to_owned(),
-        ValueKind::Path => {
+        // `-` is no path, but standard input or output.
+        ValueKind::Path if value != "-" => {
             // Unchanged if the current folder is gone.
             let path = std::path::absolute(value).unwrap_or_else(|_| value.into());
             toml::Value::from(path.to_string_lossy().as_ref()).to_string()
