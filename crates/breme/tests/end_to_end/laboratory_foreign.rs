@@ -54,18 +54,19 @@ failed = [{ pattern = 'Failed requests:\s+(\d+)' }, { pattern = 'Non-2xx respons
 
 #[test]
 fn ab_reports_as_many_responses_as_the_server_counts() {
-    let command = r#"["ab", "-q", "-n", "2000", "-c", "${connections}", "${url}/bytes/100"]"#;
+    // Enough for the instruments to see its process.
+    let command = r#"["ab", "-q", "-n", "20000", "-c", "${connections}", "${url}/bytes/100"]"#;
     let trial = trial(&experiment(command, AB, "server_count = \"breme_requests_total\""));
     assert_eq!(
         (&trial["end"]["how"], &trial["invalid_reasons"]),
         (&"complete".into(), &serde_json::json!([])),
         "{trial}"
     );
-    assert_eq!((figure(&trial, "count"), figure(&trial, "failed")), (2000.0, 0.0));
+    assert_eq!((figure(&trial, "count"), figure(&trial, "failed")), (20_000.0, 0.0));
     // Four connections in a closed loop: the figures are consistent.
     let users = figure(&trial, "rate") * figure(&trial, "mean");
     assert!((users / 4.0 - 1.0).abs() < 0.01, "{trial}");
-    assert_eq!(trial["workloads"]["tool"]["answered"], 2000);
+    assert_eq!(trial["workloads"]["tool"]["answered"], 20_000);
     assert!(cpu_ns(&trial["generators"]["tool"]) > 0, "{trial}");
 }
 
