@@ -8,6 +8,7 @@ mod protobuf;
 mod receiver;
 mod remote_write;
 mod samples;
+mod source;
 
 pub use delivery::{Delivery, DeliveryError};
 pub use exporter::{MetricsExporter, ProblemReports, Protocol};

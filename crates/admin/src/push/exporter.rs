@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use breme_base::plural;
 use parking_lot::Mutex;
@@ -11,6 +11,7 @@ use prometheus_client::registry::Registry;
 
 use super::delivery::{Delivery, DeliveryError};
 use super::receiver::Receiver;
+use super::source::Source;
 use super::{otlp, remote_write};
 
 /// Limit of queued messages; further ones are dropped.
@@ -51,45 +52,6 @@ impl Protocol {
             Self::RemoteWrite => remote_write::message(exposition, source, wall_ms),
             Self::Otlp => otlp::message(exposition, source, wall_ms),
         }
-    }
-}
-
-/// The sender.
-#[derive(Clone, Debug)]
-pub(super) struct Source {
-    command: &'static str,
-    host: String,
-    start_ms: i64,
-}
-
-impl Source {
-    fn new(command: &'static str) -> Self {
-        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { command, host, start_ms: i64::try_from(start.as_millis()).unwrap_or(i64::MAX) }
-    }
-
-    #[cfg(test)]
-    pub(super) fn for_tests(command: &'static str, host: &str, start_ms: i64) -> Self {
-        Self { command, host: host.to_owned(), start_ms }
-    }
-
-    /// Of the metrics that are sent; others describe this process.
-    pub(super) fn prefix(&self) -> String {
-        format!("breme_{}_", self.command)
-    }
-
-    pub(super) fn job(&self) -> String {
-        format!("breme-{}", self.command)
-    }
-
-    pub(super) fn host(&self) -> &str {
-        &self.host
-    }
-
-    /// Since when counters count, Unix time in milliseconds.
-    pub(super) const fn start_ms(&self) -> i64 {
-        self.start_ms
     }
 }
 
@@ -175,7 +137,7 @@ impl MetricsExporter {
             send_all(bodies, &receiver, &noted, is_ending);
         };
         let delivery = Delivery::start("metrics", QUEUE_MAX, deliver)?;
-        Ok(Self { protocol, source: Source::new(command), registry, account, delivery })
+        Ok(Self { protocol, source: Source::starting_now(command), registry, account, delivery })
     }
 
     /// Queues the current values; a problem if that is not possible.

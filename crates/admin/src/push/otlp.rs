@@ -3,9 +3,9 @@
 //! Metrics keep their names of `/metrics`, without the `_total` that OpenMetrics adds to those of counters. Field
 //! numbers are those of `opentelemetry/proto/metrics/v1/metrics.proto`.
 
-use super::exporter::Source;
 use super::protobuf::{push_bytes, push_fixed64, push_number, push_packed_fixed64};
 use super::samples::{Family, Sample, families};
+use super::source::Source;
 
 pub(super) const HEADERS: &[(&str, &str)] = &[("Content-Type", "application/x-protobuf")];
 const CUMULATIVE: u64 = 2;

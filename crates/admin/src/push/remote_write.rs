@@ -1,8 +1,8 @@
 //! Prometheus remote write (protocol version 0.1.0).
 
-use super::exporter::Source;
 use super::protobuf::{push_bytes, push_fixed64, push_number, push_varint};
 use super::samples::{Sample, families};
+use super::source::Source;
 
 pub(super) const HEADERS: &[(&str, &str)] = &[
     ("Content-Type", "application/x-protobuf"),

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use breme_base::Instant;
 
 use super::Machine;
-use super::sessions::{Phase, Session};
 use crate::id::SessionKey;
 
 /// What leaves memory with a session. The least valuable comes first.
@@ -35,20 +34,9 @@ pub(crate) struct Room {
 }
 
 impl Share {
-    pub(crate) fn of(session: &Session, deadline: Instant) -> Self {
-        let content = match &session.phase {
-            Phase::Elsewhere { .. } => Some(Content::Owner),
-            Phase::Owned(tenure) if tenure.is_quiet() => Some(Content::Body),
-            _ => None,
-        };
-        let bytes = match &session.phase {
-            // The value of a commit is a copy.
-            Phase::Owned(tenure) => tenure.body.len() + tenure.commit.as_ref().map_or(0, |commit| commit.value.len()),
-            Phase::Claiming { record, .. } => record.body.len(),
-            _ => 0,
-        };
-        let rank = content.filter(|_| session.queue.is_empty()).map(|content| (content, deadline));
-        Self { rank, bytes }
+    /// Of a session with `bytes` of contents; `content` and its deadline if it may be evicted.
+    pub(crate) fn new(content: Option<Content>, deadline: Instant, bytes: usize) -> Self {
+        Self { rank: content.map(|content| (content, deadline)), bytes }
     }
 }
 

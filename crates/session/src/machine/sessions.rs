@@ -7,7 +7,7 @@ use breme_base::Instant;
 use bytes::Bytes;
 
 use super::agenda::Timer;
-use super::evictions::Share;
+use super::evictions::{Content, Share};
 use super::messages::{Call, Moment, RequestNumber, Ticket};
 use super::tenure::Tenure;
 use super::{Machine, Requester};
@@ -129,6 +129,22 @@ impl Session {
         self.streak = Streak::default();
     }
 
+    /// What it contributes to the room in memory.
+    fn share(&self, deadline: Instant) -> Share {
+        let content = match &self.phase {
+            Phase::Elsewhere { .. } => Some(Content::Owner),
+            Phase::Owned(tenure) if tenure.is_quiet() => Some(Content::Body),
+            _ => None,
+        };
+        let bytes = match &self.phase {
+            // The value of a commit is a copy.
+            Phase::Owned(tenure) => tenure.body.len() + tenure.commit.as_ref().map_or(0, |commit| commit.value.len()),
+            Phase::Claiming { record, .. } => record.body.len(),
+            _ => 0,
+        };
+        Share::new(content.filter(|_| self.queue.is_empty()), deadline, bytes)
+    }
+
     pub(crate) fn request_count(&self) -> usize {
         let in_tenure = if let Phase::Owned(tenure) = &self.phase { tenure.request_count() } else { 0 };
         self.queue.len() + in_tenure
@@ -213,7 +229,7 @@ impl Machine {
         let deadline = session.waits_until();
         self.agenda.set(Timer::Session(key), session.deadline, deadline);
         session.deadline = deadline;
-        let share = Share::of(session, deadline);
+        let share = session.share(deadline);
         self.room.replace(key, session.share, share);
         session.share = share;
     }

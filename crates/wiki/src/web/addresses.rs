@@ -8,8 +8,8 @@ use breme_wiki_database::name::Name;
 use http::header::LOCATION;
 use http::request::Parts;
 use http::{HeaderMap, StatusCode, Uri};
-use serde::de::DeserializeOwned;
 
+use super::path::Path;
 use super::problem::Problem;
 use super::state::Wiki;
 use super::validators::insert;
@@ -27,19 +27,6 @@ pub(crate) fn require_visible(name: &Name) -> Result<(), Problem> {
         Err(Problem::bad_request(detail))
     };
     name.invisible().map_or(Ok(()), refuse)
-}
-
-/// The parts of a path, as axum reads them; refused as any other request.
-pub(crate) struct Path<T>(pub(crate) T);
-
-impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let path = axum::extract::Path::<T>::from_request_parts(parts, state).await;
-        path.map(|path| Self(path.0))
-            .map_err(|refusal| Problem::new(refusal.status(), format!("{}.", refusal.body_text())))
-    }
 }
 
 /// A request to the page in its path: `/wiki/NAME/…`.

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use breme_http::media_type;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 
-use super::addresses::Path;
+use super::path::Path;
 use super::problem::Problem;
 use super::validators::digest;
 

@@ -19,10 +19,11 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::addresses::{PageRequest, Path, name, require_visible, see_other};
+use super::addresses::{PageRequest, name, require_visible, see_other};
 use super::changes::{Demand, condition_required, demand, json_response};
 use super::negotiation::names_html;
 use super::pages::{existing, wants_json};
+use super::path::Path;
 use super::problem::Problem;
 use super::state::{HandlerResult, Wiki, WikiState};
 use super::submission::{BODY_TIMEOUT, late, query, read_body, read_form, too_large};

@@ -26,6 +26,7 @@ mod lists;
 mod memory;
 mod negotiation;
 mod pages;
+mod path;
 mod problem;
 mod sign_in;
 mod state;

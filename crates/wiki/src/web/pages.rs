@@ -13,8 +13,9 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use serde_json::json;
 
-use super::addresses::{PageRequest, Path, name, redirect};
+use super::addresses::{PageRequest, name, redirect};
 use super::negotiation::{Format, negotiate};
+use super::path::Path;
 use super::problem::Problem;
 use super::state::{HandlerResult, Wiki, WikiState};
 use super::submission::query;

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use breme_base::{HttpUrl, InvalidUrl, split_scheme};
 
-use super::experiment::{LOAD, SERVER};
+/// The workload.
+pub(super) const LOAD: &str = "load";
+/// The factor whose levels are the servers.
+pub(super) const SERVER: &str = "server";
 
 /// How a server is started.
 #[derive(Clone, Debug, PartialEq, Eq)]

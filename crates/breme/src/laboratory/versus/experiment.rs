@@ -4,13 +4,9 @@ use std::fmt::Write;
 
 use breme_experiment::placeholder;
 
-use super::contender::{Contender, ContenderSource, Start};
+use super::contender::{Contender, ContenderSource, LOAD, SERVER, Start};
 use super::{positive_count, positive_rate};
 
-/// The workload.
-pub(super) const LOAD: &str = "load";
-/// The factor whose levels are the servers.
-pub(super) const SERVER: &str = "server";
 /// Names of other placeholders: `${port}`.
 const RESERVED: [&str; 5] = ["port", "folder", "breme", "experiment", "shared"];
 /// Settings of the load that can vary.
