@@ -355,6 +355,14 @@ pub struct WorkloadRecord {
     pub pairs: Option<PairsRecord>,
 }
 
+impl WorkloadRecord {
+    /// Number of requests that ended in an error, in the whole trial.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        self.errors.values().sum()
+    }
+}
+
 /// Times without a successful response, in the measured part of the trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AvailabilityRecord {

@@ -14,6 +14,7 @@ mod server;
 mod url;
 mod variables;
 
+use breme_http::syntax::is_token;
 use content::{Body, Success};
 use document::Document;
 use operation::{Fault, Operation};
@@ -171,7 +172,7 @@ fn headers(
     }
     for (parameter, value) in parameters.iter().filter(|(parameter, _)| parameter.place == Place::Header) {
         let text = value.in_header();
-        if !content::is_field_name(parameter.name) || !content::is_field_value(&text) {
+        if !is_token(parameter.name.as_bytes()) || !content::is_field_value(&text) {
             return Err(Fault::Header(parameter.name.to_owned()));
         }
         headers.push((parameter.name.to_owned(), text));

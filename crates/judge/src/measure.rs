@@ -140,7 +140,7 @@ impl<'a> MeasureReader<'a> {
 
     fn count(&self, quantity: &Quantity, of: &str) -> Result<f64, Lack> {
         let workload = self.workload(of)?;
-        let failed = failed(workload) as f64;
+        let failed = workload.failed() as f64;
         let requests = || positive(workload.ok as f64 + failed, of);
         match quantity {
             Quantity::Rate => Ok(workload.achieved_rate),
@@ -277,10 +277,6 @@ fn captured(figures: &BTreeMap<String, f64>, quantity: &Quantity, of: &str) -> R
         _ => None,
     };
     figure(quantity).or_else(derived).ok_or_else(|| Lack::NotKept(format!("`{quantity}` of `{of}`")))
-}
-
-fn failed(workload: &WorkloadRecord) -> u64 {
-    workload.errors.values().sum()
 }
 
 /// Refused connections, and responses that refuse a request temporarily.

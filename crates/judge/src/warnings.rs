@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use breme_experiment::record::{Purpose, TrialEnd, TrialRecord, WorkloadRecord, last_attempts};
-use breme_expression::{Measure, Quantity, Unit};
+use breme_expression::{Measure, Quantity, Unit, is_of_exceptions};
 use breme_stats::BLOCKS_MIN;
 
 use crate::effect::median;
@@ -181,23 +181,9 @@ pub fn is_success_in_question(question: &Question, workload: &str) -> bool {
     let claimed = question.hypotheses.iter().flat_map(|hypothesis| hypothesis.claim.measures());
     let searched = question.searches.iter().flat_map(|search| search.until.measures());
     let is_of_success = |measure: &Measure| {
-        let quantity = matches!(
-            measure.quantity,
-            Quantity::ErrorShare
-                | Quantity::PassShare
-                | Quantity::Failed
-                | Quantity::Refused
-                | Quantity::Gap
-                | Quantity::UserGap
-                | Quantity::Recovery
-                | Quantity::SessionShare
-                | Quantity::Status(_)
-                | Quantity::StaleCount
-                | Quantity::StaleRatio
-                | Quantity::Pairs(_)
-                | Quantity::InconsistentRatio
-        );
-        quantity && measure.of == workload
+        let is_interruption =
+            matches!(measure.quantity, Quantity::Gap | Quantity::UserGap | Quantity::Recovery | Quantity::Status(_));
+        (is_of_exceptions(&measure.quantity) || is_interruption) && measure.of == workload
     };
     claimed.map(|(measure, _)| measure).chain(searched).any(is_of_success)
 }
@@ -213,7 +199,7 @@ struct Outcomes {
 
 impl Outcomes {
     fn add(&mut self, load: &WorkloadRecord) {
-        let failed = load.errors.values().sum::<u64>();
+        let failed = load.failed();
         self.failed += failed;
         self.requests += load.ok + failed;
         for (sum, counts) in [(&mut self.errors, &load.errors), (&mut self.statuses, &load.statuses)] {

@@ -21,7 +21,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("balance", &["base"]),
     ("toml", &["base"]),
     ("session", &["base"]),
-    ("import", &["base"]),
+    ("import", &["base", "http"]),
     ("expression", &["base"]),
     ("experiment", &["base", "expression", "load-plan", "load-result", "stats", "toml"]),
     ("judge", &["base", "experiment", "expression", "stats"]),

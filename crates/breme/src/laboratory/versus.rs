@@ -11,7 +11,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use breme_base::has_user_info;
 use breme_command::failure::Failure;
+use breme_command::server::at_least_one;
 use breme_command::units;
 use breme_expression::{MeasuredOn, Quantity};
 use breme_load_command::{is_field_name, parse_rate};
@@ -38,16 +40,16 @@ pub struct VersusArgs {
     get: Option<String>,
 
     /// Number of concurrent connections; in a closed loop each is one user
-    #[arg(short, long, value_name = "N", default_value = "10", value_parser = positive_count)]
-    connections: u64,
+    #[arg(short, long, value_name = "N", default_value = "10", value_parser = at_least_one)]
+    connections: usize,
 
     /// Send at this rate (requests per second), whatever the responses do
     #[arg(short = 'R', long, value_name = "RATE", value_parser = positive_rate)]
     rate: Option<f64>,
 
     /// Requests in flight on each connection (HTTP/1.1 pipelining)
-    #[arg(short, long, value_name = "DEPTH", default_value = "1", value_parser = positive_count)]
-    pipeline: u64,
+    #[arg(short, long, value_name = "DEPTH", default_value = "1", value_parser = at_least_one)]
+    pipeline: usize,
 
     /// Header of each request, NAME:VALUE; repeatable
     #[arg(short = 'H', long = "header", value_name = "HEADER", value_parser = header)]
@@ -113,14 +115,6 @@ pub(super) fn versus(args: &VersusArgs) -> Result<u8, Failure> {
             .map_err(|error| Failure::run(format!("{}: cannot be written: {error}", path.display())))?;
     }
     run::run_text(&args.storage, &text, "versus", &folder, ClaimKind::Question)
-}
-
-fn positive_count(text: &str) -> Result<u64, String> {
-    match units::count(text) {
-        Ok(0) => Err(String::from("it must be at least 1")),
-        Ok(count) => Ok(count),
-        Err(error) => Err(error.to_string()),
-    }
 }
 
 fn positive_rate(text: &str) -> Result<f64, String> {
@@ -202,8 +196,8 @@ fn ready(
     let url = match &source.start {
         Start::Running(url) => {
             // A server that does not respond, and one with a password, is left to the generator.
-            let has_password = url.contains('@');
-            let status = if has_password { None } else { status_of(url, &load.path, &load.headers, RESPONSE_WITHIN) };
+            let status =
+                if has_user_info(url) { None } else { status_of(url, &load.path, &load.headers, RESPONSE_WITHIN) };
             if let Some(status) = status.filter(|&status| status >= ERROR_STATUS_MIN) {
                 return Err(only_errors(&format!("{url}{}", load.path), status));
             }

@@ -82,11 +82,6 @@ fn json(value: &Node) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// Whether a header can have this name (RFC 9110, 5.6.2).
-pub(super) fn is_field_name(text: &str) -> bool {
-    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
-}
-
 /// Whether a header can have this value.
 pub(super) fn is_field_value(text: &str) -> bool {
     text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic())

@@ -139,7 +139,7 @@ impl Totals {
         self.rate += record.achieved_rate;
         self.answered += record.answered;
         self.ok += record.ok;
-        self.errors += record.errors.values().sum::<u64>();
+        self.errors += record.failed();
     }
 
     /// The mean over the trials.

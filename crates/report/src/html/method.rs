@@ -129,12 +129,11 @@ fn trial_cells(trial: &TrialRecord, state: &str, class: &'static str) -> Markup 
 }
 
 fn workload_cells(name: &str, workload: &WorkloadRecord) -> Markup {
-    let errors: u64 = workload.errors.values().sum();
     html! {
         td { (words::one_line(name)) }
         td.number { (figure(workload.steady.from_s, Unit::Seconds)) }
         td.number { (grouped(workload.answered)) }
-        td.number { (grouped(errors)) }
+        td.number { (grouped(workload.failed())) }
         td.number { (figure(workload.achieved_rate, Unit::PerSecond)) }
         td.number { (figure(workload.response.mean_ns / 1e9, Unit::Seconds)) }
         td.number { (figure(workload.generator_cpu_share, Unit::Share)) }

@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
+use breme_command::server::at_least_one;
 use breme_experiment::placeholder;
 
 use super::contender::{Contender, ContenderSource, LOAD, SERVER, Start};
-use super::{positive_count, positive_rate};
+use super::positive_rate;
 
 /// Names of other placeholders: `${port}`.
 const RESERVED: [&str; 5] = ["port", "folder", "breme", "experiment", "shared"];
@@ -16,9 +17,9 @@ const LOAD_SETTINGS: [&str; 5] = ["connections", "pipeline", "rate", "threads", 
 #[derive(Clone, Debug)]
 pub(super) struct Load {
     pub(super) path: String,
-    pub(super) connections: u64,
+    pub(super) connections: usize,
     pub(super) rate: Option<f64>,
-    pub(super) pipeline: u64,
+    pub(super) pipeline: usize,
     pub(super) headers: Vec<(String, String)>,
     pub(super) duration: String,
     pub(super) measure: String,
@@ -65,7 +66,7 @@ impl Variation {
     fn check_levels(&self) -> Result<(), String> {
         let check = |level: &String| match self.name.as_str() {
             _ if !self.is_of_load() => Ok(()),
-            "connections" | "pipeline" | "threads" => positive_count(level).map(drop),
+            "connections" | "pipeline" | "threads" => at_least_one(level).map(drop),
             "rate" => positive_rate(level).map(drop),
             _ => Ok(()),
         };
