@@ -32,8 +32,32 @@ pub trait Database: Send + Sync {
     /// One revision of a page, with its contents.
     async fn revision(&self, name: &Name, revision: u64) -> Result<Option<Revision>, DatabaseError>;
 
-    /// The changes to a page, newest first, from before revision `before`.
-    async fn history(&self, name: &Name, before: Option<u64>, limit: usize) -> Result<Vec<Change>, DatabaseError>;
+    /// The changes to a page and its attachments, newest first, from before this revision and position in the sequence
+    /// of changes; the position 0 precedes all changes at that revision.
+    async fn history(
+        &self,
+        name: &Name,
+        before: Option<(u64, u64)>,
+        limit: usize,
+    ) -> Result<Vec<Change>, DatabaseError>;
+
+    /// The changes to an attachment of a page, newest first, from before `before` in the sequence of changes.
+    async fn file_history(
+        &self,
+        name: &Name,
+        file: &Name,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<Change>, DatabaseError>;
+
+    /// The bytes of an attachment that the change at this position in the sequence replaced or deleted, if they are
+    /// kept: the last [`FILE_VERSIONS_MAX`](crate::FILE_VERSIONS_MAX) of each attachment.
+    async fn file_version(
+        &self,
+        name: &Name,
+        file: &Name,
+        sequence: u64,
+    ) -> Result<Option<(AttachmentInfo, Bytes)>, DatabaseError>;
 
     /// The pages that link to `name`, sorted by name, after `after`.
     async fn backlinks(&self, name: &Name, after: Option<&Name>, limit: usize) -> Result<Vec<Name>, DatabaseError>;
@@ -61,6 +85,8 @@ pub trait Database: Send + Sync {
         after: Option<&Name>,
         limit: usize,
     ) -> Result<Vec<AttachmentInfo>, DatabaseError>;
+
+    async fn attachment_info(&self, name: &Name, file: &Name) -> Result<Option<AttachmentInfo>, DatabaseError>;
 
     /// An attachment with its bytes.
     async fn attachment(&self, name: &Name, file: &Name) -> Result<Option<(AttachmentInfo, Bytes)>, DatabaseError>;

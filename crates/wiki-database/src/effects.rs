@@ -13,7 +13,7 @@ pub(crate) struct Effects {
     /// The pages whose representations changed.
     pages: BTreeSet<Name>,
     lists_changed: bool,
-    revisions_made: bool,
+    changes_made: bool,
     keys: BTreeSet<String>,
 }
 
@@ -29,7 +29,7 @@ impl Effects {
     ) -> Committed {
         self.pages.extend(changed.iter().cloned());
         self.lists_changed |= list_changed;
-        self.revisions_made = true;
+        self.changes_made = true;
         Committed { revision, sequence, created, changed, list_changed }
     }
 
@@ -38,9 +38,10 @@ impl Effects {
         self.pages.extend(pages);
     }
 
-    /// Adds a write to a page that created no revision.
+    /// Adds a change to an attachment, which created no revision.
     pub(crate) fn attachment(&mut self, sequence: u64, write: &Write, state: &State) -> Committed {
         self.pages.insert(write.name.clone());
+        self.changes_made = true;
         let changed = vec![write.name.clone()];
         Committed { revision: state.revision, sequence, created: false, changed, list_changed: false }
     }
@@ -56,7 +57,7 @@ impl Effects {
         if self.lists_changed {
             purged.push(keys::LISTS.to_owned());
         }
-        if self.revisions_made {
+        if self.changes_made {
             purged.push(keys::CHANGES.to_owned());
         }
         purged

@@ -32,6 +32,7 @@ mod results;
 pub mod sqlite;
 mod words;
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -39,7 +40,7 @@ pub use self::database::Database;
 pub use self::error::{DatabaseError, WriteError};
 pub use self::keys::PURGES_QUEUED_MAX;
 pub use self::operation::Writes;
-pub use self::results::RESULTS_MAX;
+pub use self::results::{FILE_VERSIONS_MAX, RESULTS_MAX};
 
 use self::postgres::PostgresDatabase;
 use self::sqlite::SqliteDatabase;
@@ -69,6 +70,7 @@ pub async fn open_to_read(target: &str) -> Result<Arc<dyn Database>, DatabaseErr
     if is_postgres(target) {
         return Ok(Arc::new(PostgresDatabase::open_to_read(target).await?));
     }
+    check_exists(Path::new(target))?;
     Ok(Arc::new(SqliteDatabase::open_to_read(Path::new(target))?))
 }
 
@@ -94,13 +96,21 @@ pub async fn open_for_values(target: &str) -> Result<Arc<dyn Database>, Database
 ///
 /// The file does not exist, or those of [`open_for_values`].
 pub async fn open_for_values_of_existing(target: &str) -> Result<Arc<dyn Database>, DatabaseError> {
-    if !is_postgres(target)
-        && let Err(error) = std::fs::metadata(target)
-    {
-        let reason = format!("{target}: {error}");
-        return Err(DatabaseError { action: "open the database", reason, is_temporary: false });
+    if !is_postgres(target) {
+        check_exists(Path::new(target))?;
     }
     open_for_values(target).await
+}
+
+fn check_exists(file: &Path) -> Result<(), DatabaseError> {
+    std::fs::metadata(file).map(drop).map_err(|error| {
+        let problem = match error.kind() {
+            ErrorKind::NotFound => "no such file; only `breme wiki`, its import and user add create one".to_owned(),
+            _ => error.to_string(),
+        };
+        let reason = format!("{}: {problem}", file.display());
+        DatabaseError { action: "open the database", reason, is_temporary: false }
+    })
 }
 
 /// Copies the database that `target` names to the new file `to`, even while a wiki uses it.
@@ -113,6 +123,7 @@ pub async fn backup(target: &str, to: &Path) -> Result<(), DatabaseError> {
         let reason = String::from("PostgreSQL has its own tool for this: pg_dump --schema=wiki --format=custom URL");
         return Err(DatabaseError { action: "back up the database", reason, is_temporary: false });
     }
+    check_exists(Path::new(target))?;
     let (from, to) = (std::path::PathBuf::from(target), to.to_owned());
     let task = tokio::task::spawn_blocking(move || SqliteDatabase::open_to_read(&from)?.backup(&to));
     task.await.unwrap_or_else(|error| Err(DatabaseError::temporary("back up the database", &error.to_string())))

@@ -68,8 +68,19 @@ pub struct Change {
     pub author: Option<String>,
     /// The author's explanation.
     pub comment: String,
-    /// Bytes of text after the change.
+    /// Bytes of text, or of the attachment, after the change.
     pub bytes: u64,
+    /// The attachment that was changed; `None` for a revision of the page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<FileChange>,
+}
+
+/// What a change did to an attachment. It made no revision: `revision` of the change is that of the page at that time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FileChange {
+    pub name: Name,
+    /// Length of the bytes that were replaced or deleted, as long as they are kept: an earlier version.
+    pub earlier_bytes: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,10 +92,17 @@ pub enum ChangeKind {
     Deleted,
     /// The page has this name since this revision.
     Renamed,
+    /// An attachment was added.
+    Attached,
+    /// An attachment was replaced by another of the same name.
+    Replaced,
+    /// An attachment was deleted.
+    Detached,
 }
 
 impl ChangeKind {
-    const ALL: [Self; 4] = [Self::Created, Self::Edited, Self::Deleted, Self::Renamed];
+    const ALL: [Self; 7] =
+        [Self::Created, Self::Edited, Self::Deleted, Self::Renamed, Self::Attached, Self::Replaced, Self::Detached];
 
     /// The number stored in databases.
     pub(crate) fn number(self) -> i64 {
@@ -125,16 +143,25 @@ pub enum FileCondition {
     Present,
     /// The digest of the attachment begins with one of these texts (`If-Match`).
     Digests(Vec<String>),
+    /// There is no attachment whose digest begins with one of these texts (`If-None-Match`).
+    OtherDigests(Vec<String>),
+    /// The attachment has not changed since then, in seconds (`If-Unmodified-Since`).
+    UnmodifiedSince(i64),
+    All(Vec<FileCondition>),
 }
 
 impl FileCondition {
-    /// Whether an attachment with that digest may be changed; `None` if there is no attachment.
-    pub(crate) fn holds(&self, digest: Option<&str>) -> bool {
+    /// Whether that attachment may be changed; `None` if there is no attachment.
+    pub(crate) fn holds(&self, current: Option<&AttachmentInfo>) -> bool {
+        let is_one_of = |all: &[String]| current.is_some_and(|info| all.iter().any(|one| info.digest.starts_with(one)));
         match self {
             Self::Any => true,
-            Self::Absent => digest.is_none(),
-            Self::Present => digest.is_some(),
-            Self::Digests(all) => digest.is_some_and(|digest| all.iter().any(|one| digest.starts_with(one))),
+            Self::Absent => current.is_none(),
+            Self::Present => current.is_some(),
+            Self::Digests(all) => is_one_of(all),
+            Self::OtherDigests(all) => !is_one_of(all),
+            Self::UnmodifiedSince(since) => current.is_none_or(|info| info.modified.div_euclid(1000) <= *since),
+            Self::All(conditions) => conditions.iter().all(|one| one.holds(current)),
         }
     }
 }
@@ -160,12 +187,14 @@ pub enum WriteAction {
     },
     /// Deletes the page but keeps its history.
     Delete,
-    /// Moves the page with its history to another name, which must be free; a redirect remains at the old one.
+    /// Moves the page with its history to another name; a redirect remains at the old one. No page may have the new
+    /// name, except the redirect that a rename from there to here has left: it is removed.
     Rename {
         /// The new name.
         to: Name,
     },
-    /// Adds an attachment to the page, or replaces the one of that name. Creates no revision.
+    /// Adds an attachment to the page, or replaces the one of that name. Creates no revision, but a change; none if
+    /// the page has the same bytes under that name.
     Attach {
         file: Name,
         condition: FileCondition,
@@ -173,7 +202,7 @@ pub enum WriteAction {
         /// The content.
         bytes: Bytes,
     },
-    /// Removes an attachment. Creates no revision.
+    /// Removes an attachment. Creates no revision, but a change.
     Detach {
         /// Name of the attachment.
         file: Name,
@@ -182,14 +211,10 @@ pub enum WriteAction {
 }
 
 impl WriteAction {
-    /// The attachment that it changes under a condition.
-    pub(crate) fn conditional_file(&self) -> Option<(&Name, &FileCondition)> {
+    /// The attachment that it changes, and the condition.
+    pub(crate) fn file(&self) -> Option<(&Name, &FileCondition)> {
         match self {
-            Self::Attach { file, condition, .. } | Self::Detach { file, condition }
-                if *condition != FileCondition::Any =>
-            {
-                Some((file, condition))
-            }
+            Self::Attach { file, condition, .. } | Self::Detach { file, condition } => Some((file, condition)),
             _ => None,
         }
     }
@@ -200,7 +225,7 @@ impl WriteAction {
 pub struct Committed {
     /// The page's revision afterwards.
     pub revision: u64,
-    /// The position in the sequence of changes.
+    /// The position in the sequence of changes; 0 if nothing changed.
     pub sequence: u64,
     /// Whether the page did not exist before.
     pub created: bool,
@@ -208,6 +233,14 @@ pub struct Committed {
     pub changed: Vec<Name>,
     /// Whether the list of pages changed (a page appeared, disappeared or was renamed).
     pub list_changed: bool,
+}
+
+impl Committed {
+    /// A write that changed nothing, to a page with that revision.
+    #[must_use]
+    pub fn unchanged(revision: u64) -> Self {
+        Self { revision, sequence: 0, created: false, changed: Vec::new(), list_changed: false }
+    }
 }
 
 /// An attachment without its bytes.
@@ -220,6 +253,13 @@ pub struct AttachmentInfo {
     /// SHA-256 of its bytes, hexadecimal: its entity tag.
     pub digest: String,
     pub modified: Millis,
+}
+
+impl AttachmentInfo {
+    /// Whether both have the same bytes and the same type.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        (&self.digest, &self.media_type) == (&other.digest, &other.media_type)
+    }
 }
 
 /// A result of a search.

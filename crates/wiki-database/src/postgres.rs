@@ -91,8 +91,32 @@ impl Database for PostgresDatabase {
         read!(self, "read a revision", revision, name, revision)
     }
 
-    async fn history(&self, name: &Name, before: Option<u64>, limit: usize) -> Result<Vec<Change>, DatabaseError> {
+    async fn history(
+        &self,
+        name: &Name,
+        before: Option<(u64, u64)>,
+        limit: usize,
+    ) -> Result<Vec<Change>, DatabaseError> {
         read!(self, "read a history", history, name, before, bounded(limit))
+    }
+
+    async fn file_history(
+        &self,
+        name: &Name,
+        file: &Name,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<Change>, DatabaseError> {
+        read!(self, "read a history", file_history, name, file, before, bounded(limit))
+    }
+
+    async fn file_version(
+        &self,
+        name: &Name,
+        file: &Name,
+        sequence: u64,
+    ) -> Result<Option<(AttachmentInfo, Bytes)>, DatabaseError> {
+        read!(self, "read an attachment", file_version, name, file, sequence)
     }
 
     async fn backlinks(&self, name: &Name, after: Option<&Name>, limit: usize) -> Result<Vec<Name>, DatabaseError> {
@@ -134,6 +158,10 @@ impl Database for PostgresDatabase {
         limit: usize,
     ) -> Result<Vec<AttachmentInfo>, DatabaseError> {
         read!(self, "list the attachments", attachments, name, after, bounded(limit))
+    }
+
+    async fn attachment_info(&self, name: &Name, file: &Name) -> Result<Option<AttachmentInfo>, DatabaseError> {
+        read!(self, "read an attachment", attachment_info, name, file)
     }
 
     async fn attachment(&self, name: &Name, file: &Name) -> Result<Option<(AttachmentInfo, Bytes)>, DatabaseError> {

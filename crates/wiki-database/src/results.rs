@@ -7,6 +7,9 @@ use crate::words::Rating;
 /// Limit of the results of one call, whatever its `limit`.
 pub const RESULTS_MAX: usize = 1000;
 
+/// Limit of the earlier versions of an attachment of which the bytes are kept.
+pub const FILE_VERSIONS_MAX: usize = 10;
+
 /// Limit of the lines that [`Database::verify`](crate::Database::verify) returns.
 pub(crate) const FAULTS_MAX: usize = 100;
 

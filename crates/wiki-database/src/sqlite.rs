@@ -39,7 +39,7 @@ use tokio::sync::Semaphore;
 use self::backlog::Backlog;
 use self::cache::Pages;
 use self::connection::{
-    LOG_BYTES_MAX, LOG_PAGES_MAX, WRITER_CACHE_KIB, connect, database_error, failure, make_durable,
+    LOG_BYTES_MAX, LOG_PAGES_MAX, WRITER_CACHE_KIB, connect, create_private, database_error, failure, make_durable,
 };
 use self::writer::Writer;
 use crate::database::Database;
@@ -81,6 +81,10 @@ impl SqliteDatabase {
     /// The file cannot be used, is not the wiki's, has a later version, or another process writes to it.
     pub fn open(path: &Path, cache_bytes: usize) -> Result<Self, DatabaseError> {
         let lock = lock(path)?;
+        if !path.exists() {
+            // If this fails, SQLite says why.
+            let _ = create_private(path);
+        }
         let mut connection = connect(path, OpenFlags::SQLITE_OPEN_CREATE)?;
         let failed = |error: rusqlite::Error| failure("open the database", path, &error);
         schema::check(&connection, path)?;
@@ -153,6 +157,7 @@ impl SqliteDatabase {
             _ => {}
         }
         let text = partial.to_str().ok_or_else(|| failed(format!("{} is not UTF-8", to.display())))?;
+        create_private(&partial).map_err(|error| wrote(&error))?;
         // Not one of the readers: a read-only connection refuses to write the copy.
         let connection = connect(&self.readers.path, OpenFlags::empty())?;
         connection.execute("VACUUM INTO ?1", [text]).map_err(|error| wrote(&error))?;
@@ -274,9 +279,37 @@ impl Database for SqliteDatabase {
         self.read("read a revision", move |connection| read::revision(connection, &name, revision)).await
     }
 
-    async fn history(&self, name: &Name, before: Option<u64>, limit: usize) -> Result<Vec<Change>, DatabaseError> {
+    async fn history(
+        &self,
+        name: &Name,
+        before: Option<(u64, u64)>,
+        limit: usize,
+    ) -> Result<Vec<Change>, DatabaseError> {
         let (name, limit) = (name.clone(), bounded(limit));
         self.read("read a history", move |connection| read::history(connection, &name, before, limit)).await
+    }
+
+    async fn file_history(
+        &self,
+        name: &Name,
+        file: &Name,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<Change>, DatabaseError> {
+        let (name, file, limit) = (name.clone(), file.clone(), bounded(limit));
+        let work = move |connection: &Connection| read::file_history(connection, &name, &file, before, limit);
+        self.read("read a history", work).await
+    }
+
+    async fn file_version(
+        &self,
+        name: &Name,
+        file: &Name,
+        sequence: u64,
+    ) -> Result<Option<(AttachmentInfo, Bytes)>, DatabaseError> {
+        let (name, file) = (name.clone(), file.clone());
+        let work = move |connection: &Connection| read::file_version(connection, &name, &file, sequence);
+        self.read("read an attachment", work).await
     }
 
     async fn backlinks(&self, name: &Name, after: Option<&Name>, limit: usize) -> Result<Vec<Name>, DatabaseError> {
@@ -328,6 +361,11 @@ impl Database for SqliteDatabase {
         let (name, after, limit) = (name.clone(), after.cloned(), bounded(limit));
         let work = move |connection: &Connection| read::attachments(connection, &name, after.as_ref(), limit);
         self.read("list the attachments", work).await
+    }
+
+    async fn attachment_info(&self, name: &Name, file: &Name) -> Result<Option<AttachmentInfo>, DatabaseError> {
+        let (name, file) = (name.clone(), file.clone());
+        self.read("read an attachment", move |connection| read::attachment_info(connection, &name, &file)).await
     }
 
     async fn attachment(&self, name: &Name, file: &Name) -> Result<Option<(AttachmentInfo, Bytes)>, DatabaseError> {

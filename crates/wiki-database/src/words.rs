@@ -1,9 +1,10 @@
 //! Folding, words and letter groups: what both engines index, and how queries match it.
 //!
 //! Folding removes case, accents and other marks of Latin, Greek, Cyrillic, Hebrew and Arabic, and compatibility forms.
-//! Scripts that put no spaces between words (Chinese, Japanese, Thai, …) are indexed by their characters and by pairs
-//! of characters. The index returns candidates; [`TextQuery::rate`] reads their texts, drops false ones, and rates the
-//! others. Names are indexed by groups of one, two and three characters, which find any part of a name.
+//! Scripts that put no spaces between words (Chinese, Japanese, Thai, …), or between words and their particles
+//! (Hangul), are indexed by their characters and by pairs of characters. The index returns candidates;
+//! [`TextQuery::rate`] reads their texts, drops false ones, and rates the others. Names are indexed by groups of one,
+//! two and three characters, which find any part of a name.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -141,7 +142,7 @@ fn base_letters(c: char) -> Option<&'static str> {
 enum Token {
     /// A word between separators.
     Word(Range<usize>),
-    /// Characters of a script without spaces between words.
+    /// Characters of a script whose words spaces do not separate.
     Run(Range<usize>),
 }
 
@@ -169,6 +170,8 @@ fn class_of_any(c: char) -> Class {
     let unspaced = matches!(c,
         '\u{e00}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}' // Thai, Lao, Burmese, Khmer
         | '\u{3005}'..='\u{3007}' | '\u{3040}'..='\u{30ff}' | '\u{31f0}'..='\u{31ff}' | '\u{ff66}'..='\u{ff9f}' // kana
+        | '\u{1100}'..='\u{11ff}' | '\u{3130}'..='\u{318f}' | '\u{a960}'..='\u{a97f}' // Hangul
+        | '\u{ac00}'..='\u{d7ff}' | '\u{ffa0}'..='\u{ffdc}'
         | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}');
     if unspaced { Class::Run } else { Class::Word }
 }
@@ -532,6 +535,7 @@ mod tests {
     fn words_are_indexed_once_and_unspaced_scripts_by_pairs() {
         assert_eq!(index_words("Page", "A page, a-PAGE; žaba_1"), "page a zaba 1");
         assert_eq!(index_words("x", "東京都"), "x 東 東京 京 京都 都");
+        assert_eq!(index_words("x", "한국어 \u{1112}\u{1161}"), "x 한 한국 국 국어 어 하");
     }
 
     #[test]
@@ -555,6 +559,7 @@ mod tests {
         assert_eq!(rate("GRAD ljubljana", "Ljubljana", "Old\n\ngrad here").unwrap(), "Old \u{e000}grad\u{e001} here");
         assert!(rate("grad maribor", "Ljubljana", "grad").is_none());
         assert_eq!(rate("京都", "x", "私は京都へ").unwrap(), "私は\u{e000}京都\u{e001}へ");
+        assert_eq!(rate("한국", "x", "나는 한국어를").unwrap(), "나는 \u{e000}한국\u{e001}어를");
         // Both pairs occur, but not the three characters in a row.
         assert!(rate("東京都", "x", "東京 京都").is_none());
     }

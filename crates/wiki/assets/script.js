@@ -28,13 +28,6 @@ if (search && suggestions) {
     event.preventDefault();
     location.assign(`/wiki/${encodeURIComponent(name.replaceAll(' ', '_'))}`);
   });
-  // "/" leads to the search box, except where somebody writes.
-  document.addEventListener('keydown', (event) => {
-    const writes = event.target.closest?.('input, textarea, select, [contenteditable]');
-    if (event.key !== '/' || writes || event.ctrlKey || event.metaKey || event.altKey) return;
-    event.preventDefault();
-    search.focus();
-  });
 }
 
 // The edit form: a preview beside the text, Ctrl+S, a warning before unsaved text is lost.

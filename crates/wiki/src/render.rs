@@ -114,19 +114,24 @@ pub fn render(text: &str, name: &Name, missing: &[Name]) -> Rendered {
     if html.len() + HEADING_BYTES * headings.len() > HTML_BYTES_FREE + EXPANSION_MAX * text.len() {
         return unrendered(text);
     }
-    match with_short_texts(&html) {
-        Some(html) => Rendered { html: CLEANER.clean(&html).to_string(), headings },
+    match sanitise(&html) {
+        Some(html) => Rendered { html, headings },
         None => unrendered(text),
     }
 }
 
 /// The text as written.
 fn unrendered(text: &str) -> Rendered {
-    Rendered { html: format!("<pre><code>{}</code></pre>\n", escape(text)), headings: Vec::new() }
+    Rendered { html: format!("<pre tabindex=\"0\"><code>{}</code></pre>\n", escape(text)), headings: Vec::new() }
 }
 
-/// Divides texts with many character references by comments, which the cleaner drops; `None` if a tag has too many,
-/// since attributes cannot be divided. The cleaner's work grows with the square of the references in one text or
+/// The HTML with allowed elements and attributes only; `None` if that would take too long.
+fn sanitise(html: &str) -> Option<String> {
+    Some(SANITISER.clean(&with_short_texts(html)?).to_string())
+}
+
+/// Divides texts with many character references by comments, which the sanitiser drops; `None` if a tag has too many,
+/// since attributes cannot be divided. The sanitiser's work grows with the square of the references in one text or
 /// attribute: it took 6 s for 512 KiB of `&`.
 fn with_short_texts(html: &str) -> Option<Cow<'_, str>> {
     let (mut divided, mut copied, mut references, mut is_tag) = (String::new(), 0, 0, false);
@@ -312,7 +317,7 @@ impl HeadingAdapter for Headings {
 
 /// The elements, attributes and URL schemes that are allowed. The classes are those written by this module and by
 /// comrak; users cannot write any, since their HTML is escaped.
-static CLEANER: LazyLock<Builder<'static>> = LazyLock::new(|| {
+static SANITISER: LazyLock<Builder<'static>> = LazyLock::new(|| {
     let tags = "a blockquote br code del div em h2 h3 h4 h5 h6 hr img input li ol p pre section span \
         strong sup table tbody td th thead tr ul";
     let attributes: [(&str, &[&str]); 13] = [
@@ -351,8 +356,8 @@ static CLEANER: LazyLock<Builder<'static>> = LazyLock::new(|| {
         ("ul", &["contains-task-list"]),
     ];
     let set = |names: &[&'static str]| names.iter().copied().collect::<HashSet<_>>();
-    let mut cleaner = Builder::empty();
-    cleaner
+    let mut sanitiser = Builder::empty();
+    sanitiser
         .tags(tags.split(' ').collect())
         .clean_content_tags(set(&["script", "style"]))
         .tag_attributes(attributes.iter().map(|(tag, names)| (*tag, set(names))).collect())
@@ -360,6 +365,8 @@ static CLEANER: LazyLock<Builder<'static>> = LazyLock::new(|| {
         .set_tag_attribute_values(HashMap::from([
             ("input", HashMap::from([("type", "checkbox"), ("disabled", ""), ("aria-label", "Task")])),
             ("img", HashMap::from([("loading", "lazy")])),
+            // Long lines scroll, also by the keyboard.
+            ("pre", HashMap::from([("tabindex", "0")])),
         ]))
         .tag_attribute_values(HashMap::from([("input", HashMap::from([("checked", set(&[""]))]))]))
         .allowed_classes(classes.iter().map(|(tag, names)| (*tag, set(names))).collect())
@@ -371,7 +378,7 @@ static CLEANER: LazyLock<Builder<'static>> = LazyLock::new(|| {
         })
         // No link opens a new window, and the Referrer-Policy of the response covers the rest.
         .link_rel(None);
-    cleaner
+    sanitiser
 });
 
 #[cfg(test)]

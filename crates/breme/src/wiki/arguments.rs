@@ -47,8 +47,8 @@ pub struct WikiArgs {
 /// Where the pages are.
 #[derive(Debug, clap::Args)]
 pub struct DatabaseArgs {
-    /// Database: a SQLite file, which is created if it does not exist, or postgres://USER:PASSWORD@HOST/NAME, with
-    /// ?sslmode=verify-full for verified TLS
+    /// Database: a SQLite file, which only wiki, import and user add create, or postgres://USER:PASSWORD@HOST/NAME,
+    /// with ?sslmode=verify-full for verified TLS
     #[arg(
         long,
         value_name = "FILE|URL",
@@ -126,7 +126,7 @@ pub struct ServeArgs {
     #[arg(long, requires = "edge", help_heading = CACHING)]
     pub wait_for_edges: bool,
 
-    /// Time limit for an edge to confirm a purge; past it the edge counts as dead until it has caught up
+    /// Time limit for an edge to confirm a purge; after that the edge counts as dead until it has caught up
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = units::duration, help_heading = CACHING)]
     pub edge_timeout: Duration,
 
@@ -296,7 +296,7 @@ pub enum TokenAction {
 }
 
 /// The command alone, for its configuration file.
-pub(super) fn command() -> Command {
+pub fn command() -> Command {
     <WikiArgs as clap::Args>::augment_args(Command::new(ROLE))
 }
 

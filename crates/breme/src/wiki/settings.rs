@@ -65,7 +65,7 @@ fn writers(choice: Option<WriteChoice>, places: &[ListenPlace], has_accounts: bo
             let place = places.iter().find(|place| !place.is_local());
             let address = place.map(|place| place.address.to_string()).unwrap_or_default();
             Err(Failure::usage(format!(
-                "--listen {address}: other machines could change all pages, as there are no accounts; add one with `breme wiki user add NAME`, or choose --write nobody or --write anyone"
+                "--listen {address}: anyone who can reach this address could change pages, because the wiki has no accounts; add one (breme wiki user add NAME), or set --write nobody or --write anyone"
             )))
         }
     }

@@ -9,15 +9,15 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::error::Error;
-use super::read::{found, number, rows, value};
+use super::read::{INFO, found, info, number, rows, value};
 use crate::effects::Effects;
 use crate::error::WriteError;
 use crate::keys::PURGES_QUEUED_MAX;
 use crate::name::Name;
 use crate::operation::{Operation, OperationOutcome, OperationResult};
-use crate::page::{ChangeKind, Committed, Content, Write, WriteAction};
+use crate::page::{AttachmentInfo, ChangeKind, Committed, Content, Write, WriteAction};
 use crate::prepared_write::{Derived, Indexed, Prepared, State, holds};
-use crate::results::clamp;
+use crate::results::{FILE_VERSIONS_MAX, clamp};
 use crate::words::{fold, index_grams, index_words};
 
 /// Held by the writing transaction: "brwk", 2.
@@ -39,7 +39,8 @@ impl<'a> Batch<'a> {
         let lock = transaction.prepare_cached("SELECT pg_advisory_xact_lock($1)").await?;
         transaction.execute(&lock, &[&WRITE_LOCK]).await?;
         // A separate statement: it sees what was committed before the lock was acquired.
-        let sql = "SELECT coalesce(max(sequence), 0), EXISTS (SELECT FROM wiki.edges) FROM wiki.revisions";
+        let sql = "SELECT greatest((SELECT max(sequence) FROM wiki.revisions),
+                       (SELECT max(sequence) FROM wiki.file_changes), 0), EXISTS (SELECT FROM wiki.edges)";
         let row = rows(transaction, sql, &[]).await?.into_iter().next();
         Ok(Self {
             transaction,
@@ -118,17 +119,26 @@ impl<'a> Batch<'a> {
             return self.save(write, content, links, indexed, state.as_ref()).await.map(Ok);
         }
         let Some(state) = state.filter(|state| state.is_live) else { return Ok(Err(WriteError::Missing)) };
-        if let Some((file, condition)) = write.action.conditional_file()
-            && !condition.holds(self.attachment_digest(state.id, file).await?.as_deref())
-        {
-            return Ok(Err(WriteError::FileConflict));
+        let mut former = None;
+        if let Some((file, condition)) = write.action.file() {
+            former = self.attachment(state.id, file).await?;
+            if !condition.holds(former.as_ref()) {
+                return Ok(Err(WriteError::FileConflict));
+            }
         }
         match (&write.action, &prepared.derived) {
             (WriteAction::Rename { to }, _) => self.rename(write, to, &state).await,
             (WriteAction::Attach { file, media_type, bytes, .. }, Derived::Attached { digest }) => {
-                self.attach(write, &state, file, media_type, bytes, digest).await.map(Ok)
+                let info = AttachmentInfo {
+                    file: file.clone(),
+                    media_type: media_type.clone(),
+                    bytes: bytes.len() as u64,
+                    digest: digest.clone(),
+                    modified: write.time,
+                };
+                self.attach(write, &state, &info, bytes, former.as_ref()).await.map(Ok)
             }
-            (WriteAction::Detach { file, .. }, _) => self.detach(write, &state, file).await,
+            (WriteAction::Detach { .. }, _) => self.detach(write, &state, former.as_ref()).await,
             _ => self.delete(write, &state).await.map(Ok),
         }
     }
@@ -183,12 +193,14 @@ impl<'a> Batch<'a> {
     /// Moves the page with its history to the new name; revisions of a page deleted there precede its own. At the old
     /// name a redirect begins, whose revision continues the old name's numbers.
     async fn rename(&mut self, write: &Write, to: &Name, state: &State) -> Result<WriteResult, Error> {
-        let target = self.state(to).await?;
-        if target.as_ref().is_some_and(|target| target.is_live) {
+        let mut target = self.state(to).await?;
+        if let Some(live) = target.take_if(|target| target.is_live)
+            && !self.remove_left_redirect(&live, &write.name).await?
+        {
             return Ok(Err(WriteError::NameTaken));
         }
         let revision = match &target {
-            Some(target) => self.take_history(state.id, target).await? + 1,
+            Some(target) => self.take_history(write, state, target).await? + 1,
             None => state.revision + 1,
         };
         let folded = fold(to.as_str());
@@ -215,24 +227,52 @@ impl<'a> Batch<'a> {
         Ok(Ok(committed))
     }
 
-    /// Moves the revisions of the deleted page before those of `page`, and removes its row. Returns the last revision.
-    async fn take_history(&self, page: i64, deleted: &State) -> Result<u64, Error> {
+    /// Removes a page that is nothing but the redirect that a rename left, to the page `from`; returns whether it is.
+    async fn remove_left_redirect(&self, target: &State, from: &Name) -> Result<bool, Error> {
+        let sql = "SELECT 1 FROM wiki.revisions WHERE page = $1
+                       AND NOT EXISTS (SELECT FROM wiki.attachments WHERE page = $1)
+                       AND NOT EXISTS (SELECT FROM wiki.file_changes WHERE page = $1)
+                   HAVING count(*) = 1 AND max(redirect) = $2";
+        if self.rows(sql, &[&target.id, &from.as_str()]).await?.is_empty() {
+            return Ok(false);
+        }
+        self.forget(target.id).await?;
+        self.execute("DELETE FROM wiki.words WHERE page = $1", &[&target.id]).await?;
+        self.execute("DELETE FROM wiki.grams WHERE page = $1", &[&target.id]).await?;
+        self.execute("DELETE FROM wiki.revisions WHERE page = $1", &[&target.id]).await?;
+        self.execute("DELETE FROM wiki.pages WHERE id = $1", &[&target.id]).await?;
+        Ok(true)
+    }
+
+    /// Moves the revisions of the deleted page before those of the renamed one, and removes its row. Returns the last
+    /// revision.
+    async fn take_history(&mut self, write: &Write, state: &State, deleted: &State) -> Result<u64, Error> {
+        let page = state.id;
         // A redirect does not begin at 1.
-        let sql = "UPDATE wiki.revisions SET revision = -(revision + $2 + 1 - first)
-                   FROM (SELECT min(revision) AS first FROM wiki.revisions WHERE page = $1) AS own WHERE page = $1";
-        self.execute(sql, &[&page, &clamp(deleted.revision)]).await?;
+        let sql = "SELECT $2::bigint + 1 - min(revision) FROM wiki.revisions WHERE page = $1";
+        let moved: i64 = self.rows(sql, &[&page, &clamp(deleted.revision)]).await?.first().map_or(0, |row| row.get(0));
+        let sql = "UPDATE wiki.revisions SET revision = -(revision + $2) WHERE page = $1";
+        self.execute(sql, &[&page, &moved]).await?;
         self.execute("UPDATE wiki.revisions SET revision = -revision WHERE page = $1", &[&page]).await?;
         self.execute("UPDATE wiki.revisions SET page = $1 WHERE page = $2", &[&page, &deleted.id]).await?;
+        let sql = "UPDATE wiki.file_changes SET revision = revision + $2 WHERE page = $1";
+        self.execute(sql, &[&page, &moved]).await?;
+        self.execute("UPDATE wiki.file_changes SET page = $1 WHERE page = $2", &[&page, &deleted.id]).await?;
+        let newest = self.rows("SELECT max(revision) FROM wiki.revisions WHERE page = $1", &[&page]).await?;
+        let newest = newest.first().map(|row| number(row, 0));
+        let last = newest.ok_or_else(|| Error::Content("a page has no revision".into()))?;
         let sql = "UPDATE wiki.attachments SET page = $1 WHERE page = $2
                    AND file NOT IN (SELECT file FROM wiki.attachments WHERE page = $1)";
         self.execute(sql, &[&page, &deleted.id]).await?;
-        let sql = "DELETE FROM wiki.attachments WHERE page = $1 RETURNING digest";
-        for row in self.rows(sql, &[&deleted.id]).await? {
-            self.remove_unused_blob(row.get(0)).await?;
+        // Those of which the renamed page has others of the same name become earlier versions.
+        let sql = format!("DELETE FROM wiki.attachments a WHERE a.page = $1 RETURNING {INFO}");
+        let at = State { revision: last, ..state.clone() };
+        for row in self.rows(&sql, &[&deleted.id]).await? {
+            let former = info(&row)?;
+            self.record(write, &at, ChangeKind::Detached, &former, Some(&former)).await?;
         }
         self.execute("DELETE FROM wiki.pages WHERE id = $1", &[&deleted.id]).await?;
-        let newest = self.rows("SELECT max(revision) FROM wiki.revisions WHERE page = $1", &[&page]).await?;
-        newest.first().map(|row| number(row, 0)).ok_or_else(|| Error::Content("a page has no revision".into()))
+        Ok(last)
     }
 
     /// Creates the page that redirects from the old name to the new one.
@@ -251,47 +291,88 @@ impl<'a> Batch<'a> {
         &mut self,
         write: &Write,
         state: &State,
-        file: &Name,
-        media_type: &str,
+        info: &AttachmentInfo,
         bytes: &[u8],
-        digest: &str,
+        former: Option<&AttachmentInfo>,
     ) -> Result<Committed, Error> {
-        self.remove_attachment(state.id, file).await?;
+        if former.is_some_and(|former| former.is_same(info)) {
+            return Ok(Committed::unchanged(state.revision));
+        }
+        let AttachmentInfo { file, media_type, bytes: length, digest, modified } = info;
         let sql = "INSERT INTO wiki.blobs (digest, bytes) VALUES ($1, $2) ON CONFLICT (digest) DO NOTHING";
-        self.execute(sql, &[&digest, &bytes]).await?;
+        self.execute(sql, &[digest, &bytes]).await?;
         let sql = "INSERT INTO wiki.attachments (page, file, media_type, digest, bytes, modified)
-                   VALUES ($1, $2, $3, $4, $5, $6)";
-        let length = clamp(bytes.len() as u64);
-        self.execute(sql, &[&state.id, &file.as_str(), &media_type, &digest, &length, &write.time]).await?;
+                   VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (page, file) DO UPDATE
+                   SET (media_type, digest, bytes, modified) = ($3, $4, $5, $6)";
+        self.execute(sql, &[&state.id, &file.as_str(), media_type, digest, &clamp(*length), modified]).await?;
+        let kind = if former.is_some() { ChangeKind::Replaced } else { ChangeKind::Attached };
+        self.record(write, state, kind, info, former).await?;
         Ok(self.effects.attachment(self.sequence, write, state))
     }
 
-    async fn detach(&mut self, write: &Write, state: &State, file: &Name) -> Result<WriteResult, Error> {
-        if !self.remove_attachment(state.id, file).await? {
-            return Ok(Err(WriteError::Missing));
-        }
+    async fn detach(
+        &mut self,
+        write: &Write,
+        state: &State,
+        former: Option<&AttachmentInfo>,
+    ) -> Result<WriteResult, Error> {
+        let Some(former) = former else { return Ok(Err(WriteError::Missing)) };
+        let sql = "DELETE FROM wiki.attachments WHERE page = $1 AND file = $2";
+        self.execute(sql, &[&state.id, &former.file.as_str()]).await?;
+        self.record(write, state, ChangeKind::Detached, former, Some(former)).await?;
         Ok(Ok(self.effects.attachment(self.sequence, write, state)))
     }
 
-    async fn attachment_digest(&self, page: i64, file: &Name) -> Result<Option<String>, Error> {
-        let sql = "SELECT digest FROM wiki.attachments WHERE page = $1 AND file = $2";
-        Ok(self.rows(sql, &[&page, &file.as_str()]).await?.first().map(|row| row.get(0)))
+    async fn attachment(&self, page: i64, file: &Name) -> Result<Option<AttachmentInfo>, Error> {
+        let sql = format!("SELECT {INFO} FROM wiki.attachments a WHERE a.page = $1 AND a.file = $2");
+        self.rows(&sql, &[&page, &file.as_str()]).await?.first().map(info).transpose()
     }
 
-    /// Returns whether the page had the attachment.
-    async fn remove_attachment(&self, page: i64, file: &Name) -> Result<bool, Error> {
-        let sql = "DELETE FROM wiki.attachments WHERE page = $1 AND file = $2 RETURNING digest";
-        let removed = self.rows(sql, &[&page, &file.as_str()]).await?;
-        for row in &removed {
-            self.remove_unused_blob(row.get(0)).await?;
+    /// Adds a change of an attachment to the sequence of changes; `former` is what it replaced or deleted.
+    async fn record(
+        &mut self,
+        write: &Write,
+        state: &State,
+        kind: ChangeKind,
+        info: &AttachmentInfo,
+        former: Option<&AttachmentInfo>,
+    ) -> Result<(), Error> {
+        self.sequence += 1;
+        let sql = "INSERT INTO wiki.file_changes (sequence, page, revision, kind, time, author, comment, bytes, file,
+                       former_digest, former_media_type, former_bytes, former_modified)
+                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
+        let parameters: [&(dyn ToSql + Sync); 13] = [
+            &clamp(self.sequence),
+            &state.id,
+            &clamp(state.revision),
+            &kind.number(),
+            &write.time,
+            &write.author,
+            &write.comment,
+            &(if kind == ChangeKind::Detached { 0 } else { clamp(info.bytes) }),
+            &info.file.as_str(),
+            &former.map(|former| &former.digest),
+            &former.map(|former| &former.media_type),
+            &former.map(|former| clamp(former.bytes)),
+            &former.map(|former| former.modified),
+        ];
+        self.execute(sql, &parameters).await?;
+        self.remove_old_versions(state.id, &info.file).await
+    }
+
+    async fn remove_old_versions(&self, page: i64, file: &Name) -> Result<(), Error> {
+        let sql = "SELECT sequence, former_digest FROM wiki.file_changes
+                   WHERE page = $1 AND file = $2 AND former_digest IS NOT NULL ORDER BY sequence DESC OFFSET $3";
+        for old in self.rows(sql, &[&page, &file.as_str(), &clamp(FILE_VERSIONS_MAX as u64)]).await? {
+            let (sequence, digest): (i64, String) = (old.get(0), old.get(1));
+            let sql = "UPDATE wiki.file_changes SET former_digest = NULL WHERE sequence = $1";
+            self.execute(sql, &[&sequence]).await?;
+            let sql = "DELETE FROM wiki.blobs WHERE digest = $1
+                       AND NOT EXISTS (SELECT FROM wiki.attachments a WHERE a.digest = $1)
+                       AND NOT EXISTS (SELECT FROM wiki.file_changes f WHERE f.former_digest = $1)";
+            self.execute(sql, &[&digest]).await?;
         }
-        Ok(!removed.is_empty())
-    }
-
-    async fn remove_unused_blob(&self, digest: &str) -> Result<(), Error> {
-        let sql = "DELETE FROM wiki.blobs WHERE digest = $1
-                   AND NOT EXISTS (SELECT FROM wiki.attachments a WHERE a.digest = $1)";
-        self.execute(sql, &[&digest]).await.map(|_| ())
+        Ok(())
     }
 
     async fn insert_page(&self, name: &Name, folded: &str, revision: u64) -> Result<i64, Error> {

@@ -11,7 +11,7 @@ use tokio_postgres::types::ToSql;
 use super::error::Error;
 use crate::keys;
 use crate::name::Name;
-use crate::page::{AttachmentInfo, Change, ChangeKind, Content, Found, Match, Page, Revision};
+use crate::page::{AttachmentInfo, Change, ChangeKind, Content, FileChange, Found, Match, Page, Revision};
 use crate::prepared_write::{field_path, field_value};
 use crate::results::{TEXT_CANDIDATES_MAX, TITLE_CANDIDATES_MAX, best, clamp, read_fields};
 use crate::words::{Rating, TextQuery, TitleQuery};
@@ -79,7 +79,12 @@ fn content(row: &Row, first: usize) -> Result<Content, Error> {
 }
 
 /// The columns of a [`Change`], with revisions as `r` and pages as `p`.
-const CHANGE: &str = "r.sequence, p.name, r.revision, r.kind, r.time, r.author, r.comment, r.bytes";
+const REVISION: &str = "r.sequence, p.name, r.revision, r.kind, r.time, r.author, r.comment, r.bytes,
+    NULL::text AS file, NULL::bigint AS former_bytes";
+
+/// The same of a change to an attachment, as `f`.
+const FILE_CHANGE: &str = "f.sequence, p.name, f.revision, f.kind, f.time, f.author, f.comment, f.bytes, f.file,
+    CASE WHEN f.former_digest IS NOT NULL THEN f.former_bytes END";
 
 fn change(row: &Row) -> Result<Change, Error> {
     let kind = row.get(3);
@@ -92,6 +97,13 @@ fn change(row: &Row) -> Result<Change, Error> {
         author: row.get(5),
         comment: row.get(6),
         bytes: number(row, 7),
+        file: match row.get(8) {
+            Some(file) => {
+                let earlier_bytes = row.get::<_, Option<i64>>(9).and_then(|bytes| u64::try_from(bytes).ok());
+                Some(FileChange { name: parse_name(file)?, earlier_bytes })
+            }
+            None => None,
+        },
     })
 }
 
@@ -101,13 +113,13 @@ pub(super) async fn revision(
     revision: u64,
 ) -> Result<Option<Revision>, Error> {
     let sql = format!(
-        "SELECT {CHANGE}, r.text, r.fields, r.redirect FROM wiki.pages p JOIN wiki.revisions r ON r.page = p.id
+        "SELECT {REVISION}, r.text, r.fields, r.redirect FROM wiki.pages p JOIN wiki.revisions r ON r.page = p.id
          WHERE p.name = $1 AND r.revision = $2"
     );
     let rows = rows(client, &sql, &[&page.as_str(), &clamp(revision)]).await?;
     let revision = |row: &Row| {
         let change = change(row)?;
-        let content = if change.kind == ChangeKind::Deleted { None } else { Some(content(row, 8)?) };
+        let content = if change.kind == ChangeKind::Deleted { None } else { Some(content(row, 10)?) };
         Ok(Revision { change, content })
     };
     rows.first().map(revision).transpose()
@@ -116,15 +128,38 @@ pub(super) async fn revision(
 pub(super) async fn history(
     client: &impl GenericClient,
     page: &Name,
+    before: Option<(u64, u64)>,
+    most: usize,
+) -> Result<Vec<Change>, Error> {
+    let sql = format!(
+        "SELECT * FROM (
+             (SELECT {REVISION} FROM wiki.pages p JOIN wiki.revisions r ON r.page = p.id
+              WHERE p.name = $1 AND (r.revision, r.sequence) < ($2, $3) ORDER BY r.revision DESC LIMIT $4)
+             UNION ALL
+             (SELECT {FILE_CHANGE} FROM wiki.pages p JOIN wiki.file_changes f ON f.page = p.id
+              WHERE p.name = $1 AND (f.revision, f.sequence) < ($2, $3)
+              ORDER BY f.revision DESC, f.sequence DESC LIMIT $4)
+         ) AS changes ORDER BY revision DESC, sequence DESC LIMIT $4"
+    );
+    let (revision, sequence) = before.map_or((i64::MAX, 0), |(revision, sequence)| (clamp(revision), clamp(sequence)));
+    let parameters: SqlParameters<'_> = &[&page.as_str(), &revision, &sequence, &limit(most)];
+    rows(client, &sql, parameters).await?.iter().map(change).collect()
+}
+
+pub(super) async fn file_history(
+    client: &impl GenericClient,
+    page: &Name,
+    file: &Name,
     before: Option<u64>,
     most: usize,
 ) -> Result<Vec<Change>, Error> {
     let sql = format!(
-        "SELECT {CHANGE} FROM wiki.pages p JOIN wiki.revisions r ON r.page = p.id
-         WHERE p.name = $1 AND r.revision < $2 ORDER BY r.revision DESC LIMIT $3"
+        "SELECT {FILE_CHANGE} FROM wiki.pages p JOIN wiki.file_changes f ON f.page = p.id
+         WHERE p.name = $1 AND f.file = $2 AND f.sequence < $3 ORDER BY f.sequence DESC LIMIT $4"
     );
-    let before = before.map_or(i64::MAX, clamp);
-    rows(client, &sql, &[&page.as_str(), &before, &limit(most)]).await?.iter().map(change).collect()
+    let parameters: SqlParameters<'_> =
+        &[&page.as_str(), &file.as_str(), &before.map_or(i64::MAX, clamp), &limit(most)];
+    rows(client, &sql, parameters).await?.iter().map(change).collect()
 }
 
 pub(super) async fn recent(
@@ -133,8 +168,13 @@ pub(super) async fn recent(
     most: usize,
 ) -> Result<Vec<Change>, Error> {
     let sql = format!(
-        "SELECT {CHANGE} FROM wiki.revisions r JOIN wiki.pages p ON p.id = r.page
-         WHERE r.sequence < $1 ORDER BY r.sequence DESC LIMIT $2"
+        "SELECT * FROM (
+             (SELECT {REVISION} FROM wiki.revisions r JOIN wiki.pages p ON p.id = r.page
+              WHERE r.sequence < $1 ORDER BY r.sequence DESC LIMIT $2)
+             UNION ALL
+             (SELECT {FILE_CHANGE} FROM wiki.file_changes f JOIN wiki.pages p ON p.id = f.page
+              WHERE f.sequence < $1 ORDER BY f.sequence DESC LIMIT $2)
+         ) AS changes ORDER BY sequence DESC LIMIT $2"
     );
     rows(client, &sql, &[&before.map_or(i64::MAX, clamp), &limit(most)]).await?.iter().map(change).collect()
 }
@@ -160,9 +200,9 @@ pub(super) async fn list(client: &impl GenericClient, after: Option<&Name>, most
 }
 
 /// The columns of an [`AttachmentInfo`].
-const INFO: &str = "a.file, a.media_type, a.bytes, a.digest, a.modified";
+pub(super) const INFO: &str = "a.file, a.media_type, a.bytes, a.digest, a.modified";
 
-fn info(row: &Row) -> Result<AttachmentInfo, Error> {
+pub(super) fn info(row: &Row) -> Result<AttachmentInfo, Error> {
     Ok(AttachmentInfo {
         file: name(row, 0)?,
         media_type: row.get(1),
@@ -186,6 +226,18 @@ pub(super) async fn attachments(
     rows(client, &sql, parameters).await?.iter().map(info).collect()
 }
 
+pub(super) async fn attachment_info(
+    client: &impl GenericClient,
+    page: &Name,
+    file: &Name,
+) -> Result<Option<AttachmentInfo>, Error> {
+    let sql = format!(
+        "SELECT {INFO} FROM wiki.pages p JOIN wiki.attachments a ON a.page = p.id
+         WHERE p.name = $1 AND a.file = $2 AND p.live"
+    );
+    rows(client, &sql, &[&page.as_str(), &file.as_str()]).await?.first().map(info).transpose()
+}
+
 pub(super) async fn attachment(
     client: &impl GenericClient,
     page: &Name,
@@ -197,7 +249,25 @@ pub(super) async fn attachment(
          WHERE p.name = $1 AND a.file = $2 AND p.live"
     );
     let rows = rows(client, &sql, &[&page.as_str(), &file.as_str()]).await?;
-    rows.first().map(|row| Ok((info(row)?, Bytes::from(row.get::<_, Vec<u8>>(5))))).transpose()
+    rows.first().map(info_and_bytes).transpose()
+}
+
+pub(super) async fn file_version(
+    client: &impl GenericClient,
+    page: &Name,
+    file: &Name,
+    sequence: u64,
+) -> Result<Option<(AttachmentInfo, Bytes)>, Error> {
+    let sql = "SELECT f.file, f.former_media_type, f.former_bytes, f.former_digest, f.former_modified, b.bytes
+               FROM wiki.pages p JOIN wiki.file_changes f ON f.page = p.id
+                   JOIN wiki.blobs b ON b.digest = f.former_digest
+               WHERE p.name = $1 AND f.file = $2 AND f.sequence = $3 AND p.live";
+    let rows = rows(client, sql, &[&page.as_str(), &file.as_str(), &clamp(sequence)]).await?;
+    rows.first().map(info_and_bytes).transpose()
+}
+
+fn info_and_bytes(row: &Row) -> Result<(AttachmentInfo, Bytes), Error> {
+    Ok((info(row)?, Bytes::from(row.get::<_, Vec<u8>>(5))))
 }
 
 pub(super) async fn by_fields(

@@ -4,9 +4,16 @@ use deadpool_postgres::{GenericClient, Object};
 
 use super::error::failure;
 use crate::error::DatabaseError;
+use crate::words::index_words;
 
 /// The steps from an empty database to the current schema; `wiki.schema` contains the number of steps done.
-const MIGRATIONS: &[&str] = &[include_str!("migrations/1.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("migrations/1.sql"), include_str!("migrations/2.sql")];
+
+/// The version since which Hangul is indexed by pairs of characters.
+const HANGUL_VERSION: usize = 2;
+
+/// Pages whose texts are read at a time.
+const INDEXED_TOGETHER: i64 = 100;
 
 /// Held while one process creates or migrates the tables: "brwk", 1.
 const MIGRATION_LOCK: i64 = 0x6272_776b_0000_0001;
@@ -30,11 +37,32 @@ pub(super) async fn migrate(client: &mut Object) -> Result<(), DatabaseError> {
     for migration in MIGRATIONS.iter().skip(version) {
         transaction.batch_execute(migration).await.map_err(failed)?;
     }
+    if version < HANGUL_VERSION {
+        index_hangul(&transaction).await.map_err(failed)?;
+    }
     if version < MIGRATIONS.len() {
         let present = clamp_usize(MIGRATIONS.len());
         transaction.execute("UPDATE wiki.schema SET version = $1", &[&present]).await.map_err(failed)?;
     }
     transaction.commit().await.map_err(failed)
+}
+
+/// Indexes the words of all pages with Hangul again.
+async fn index_hangul(client: &impl GenericClient) -> Result<(), tokio_postgres::Error> {
+    let sql = "SELECT p.id, p.name, r.text FROM wiki.pages p JOIN wiki.revisions r ON r.sequence = p.current
+               WHERE p.live AND p.id > $1 AND p.name || r.text ~ ('[ᄀ-ᇿ㄰-㆏ꥠ-꥿가-퟿ﾠ-ￜ]' COLLATE \"C\")
+               ORDER BY p.id LIMIT $2";
+    let mut after = 0_i64;
+    loop {
+        let pages = client.query(sql, &[&after, &INDEXED_TOGETHER]).await?;
+        let Some(last) = pages.last() else { return Ok(()) };
+        after = last.get(0);
+        for page in &pages {
+            let words = index_words(page.get(1), page.get(2));
+            let sql = "UPDATE wiki.words SET words = array_to_tsvector(string_to_array($2, ' ')) WHERE page = $1";
+            client.execute(sql, &[&page.get::<_, i64>(0), &words]).await?;
+        }
+    }
 }
 
 /// Rejects a database without tables or with another version.

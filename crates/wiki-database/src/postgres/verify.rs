@@ -60,7 +60,8 @@ const RULES: &[(&str, &str)] = &[
     (
         "the bytes belong to no attachment",
         "SELECT 'digest ' || digest FROM wiki.blobs b
-         WHERE NOT EXISTS (SELECT FROM wiki.attachments a WHERE a.digest = b.digest)",
+         WHERE NOT EXISTS (SELECT FROM wiki.attachments a WHERE a.digest = b.digest)
+             AND NOT EXISTS (SELECT FROM wiki.file_changes f WHERE f.former_digest = b.digest)",
     ),
     (
         "the edge has confirmed purges that do not exist yet",

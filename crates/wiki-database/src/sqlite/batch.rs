@@ -12,19 +12,23 @@ use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::pending_saves::{LinkStep, PendingSaves};
-use super::read::{found, one, rows};
+use super::read::{INFO, found, info, one, rows};
 use super::word_index::{NewSegment, next_generation};
 use crate::effects::Effects;
 use crate::error::WriteError;
 use crate::keys::PURGES_QUEUED_MAX;
 use crate::name::Name;
 use crate::operation::{Import, Operation, OperationOutcome, OperationResult};
-use crate::page::{ChangeKind, Committed, Condition, Content, Write, WriteAction};
+use crate::page::{AttachmentInfo, ChangeKind, Committed, Condition, Content, Write, WriteAction};
 use crate::postings::{Postings, PostingsIter};
 use crate::prepared_write::{Derived, Indexed, Prepared, State, holds};
+use crate::results::FILE_VERSIONS_MAX;
 use crate::words::{fold, index_grams};
 
 type WriteResult = Result<Committed, WriteError>;
+
+const LAST_SEQUENCE: &str = "SELECT max(coalesce((SELECT max(sequence) FROM revisions), 0),
+    coalesce((SELECT max(sequence) FROM file_changes), 0))";
 
 /// A transaction in progress.
 pub(super) struct Batch<'a> {
@@ -70,7 +74,7 @@ impl<'a> Batch<'a> {
     pub(super) fn new(connection: &'a Connection) -> rusqlite::Result<Self> {
         Ok(Self {
             connection,
-            sequence: one(connection, "SELECT coalesce(max(sequence), 0) FROM revisions", &[])?,
+            sequence: one(connection, LAST_SEQUENCE, &[])?,
             has_edges: one(connection, "SELECT EXISTS (SELECT 1 FROM edges)", &[])?,
             imported: None,
             grams: BTreeMap::new(),
@@ -177,10 +181,12 @@ impl<'a> Batch<'a> {
             return self.save(write, content, links, indexed, state.as_ref()).map(Ok);
         }
         let Some(state) = state.filter(|state| state.is_live) else { return Ok(Err(WriteError::Missing)) };
-        if let Some((file, condition)) = write.action.conditional_file()
-            && !condition.holds(self.attachment_digest(state.id, file)?.as_deref())
-        {
-            return Ok(Err(WriteError::FileConflict));
+        let mut former = None;
+        if let Some((file, condition)) = write.action.file() {
+            former = self.attachment(state.id, file)?;
+            if !condition.holds(former.as_ref()) {
+                return Ok(Err(WriteError::FileConflict));
+            }
         }
         if matches!(write.action, WriteAction::Delete | WriteAction::Rename { .. }) {
             // These change existing links.
@@ -189,9 +195,16 @@ impl<'a> Batch<'a> {
         match (&write.action, &prepared.derived) {
             (WriteAction::Rename { to }, _) => self.rename(write, to, &state),
             (WriteAction::Attach { file, media_type, bytes, .. }, Derived::Attached { digest }) => {
-                self.attach(write, &state, file, media_type, bytes, digest).map(Ok)
+                let info = AttachmentInfo {
+                    file: file.clone(),
+                    media_type: media_type.clone(),
+                    bytes: bytes.len() as u64,
+                    digest: digest.clone(),
+                    modified: write.time,
+                };
+                self.attach(write, &state, &info, bytes, former.as_ref()).map(Ok)
             }
-            (WriteAction::Detach { file, .. }, _) => self.detach(write, &state, file),
+            (WriteAction::Detach { .. }, _) => self.detach(write, &state, former.as_ref()),
             _ => self.delete(write, &state).map(Ok),
         }
     }
@@ -259,12 +272,14 @@ impl<'a> Batch<'a> {
     /// Moves the page with its history to the new name; revisions of a page deleted there precede its own. At the old
     /// name a redirect begins, whose revision continues the old name's numbers.
     fn rename(&mut self, write: &Write, to: &Name, state: &State) -> rusqlite::Result<WriteResult> {
-        let target = self.state(to)?;
-        if target.as_ref().is_some_and(|target| target.is_live) {
+        let mut target = self.state(to)?;
+        if let Some(live) = target.take_if(|target| target.is_live)
+            && !self.remove_left_redirect(&live, &write.name)?
+        {
             return Ok(Err(WriteError::NameTaken));
         }
         let revision = match &target {
-            Some(target) => self.take_history(state.id, target)? + 1,
+            Some(target) => self.take_history(write, state, target)? + 1,
             None => state.revision + 1,
         };
         let folded = fold(to.as_str());
@@ -302,20 +317,47 @@ impl<'a> Batch<'a> {
         Ok(Ok(committed))
     }
 
-    /// Moves the revisions of the deleted page before those of `page`, and removes its row. Returns the last revision.
-    fn take_history(&self, page: i64, deleted: &State) -> rusqlite::Result<u64> {
+    /// Removes a page that is nothing but the redirect that a rename left, to the page `from`; returns whether it is.
+    fn remove_left_redirect(&mut self, target: &State, from: &Name) -> rusqlite::Result<bool> {
+        let sql = "SELECT count(*) = 1 AND max(redirect) IS ?2
+                       AND NOT EXISTS (SELECT 1 FROM attachments WHERE page = ?1)
+                       AND NOT EXISTS (SELECT 1 FROM file_changes WHERE page = ?1)
+                   FROM revisions WHERE page = ?1";
+        if !one::<bool>(self.connection, sql, &[&target.id, &from.as_str()])? {
+            return Ok(false);
+        }
+        self.forget(target.id)?;
+        self.execute("DELETE FROM revisions WHERE page = ?1", [target.id])?;
+        self.execute("DELETE FROM pages WHERE id = ?1", [target.id])?;
+        self.unindexed.insert(target.id, 0);
+        self.grams.insert(target.id, None);
+        Ok(true)
+    }
+
+    /// Moves the revisions of the deleted page before those of the renamed one, and removes its row. Returns the last
+    /// revision.
+    fn take_history(&mut self, write: &Write, state: &State, deleted: &State) -> rusqlite::Result<u64> {
+        let page = state.id;
         // A redirect does not begin at 1.
         let sql = "SELECT ?2 + 1 - min(revision) FROM revisions WHERE page = ?1";
         let moved: i64 = one(self.connection, sql, &[&page, &deleted.revision])?;
         self.execute("UPDATE revisions SET revision = -(revision + ?2) WHERE page = ?1", params![page, moved])?;
         self.execute("UPDATE revisions SET revision = -revision WHERE page = ?1", [page])?;
         self.execute("UPDATE revisions SET page = ?1 WHERE page = ?2", [page, deleted.id])?;
+        self.execute("UPDATE file_changes SET revision = revision + ?2 WHERE page = ?1", params![page, moved])?;
+        self.execute("UPDATE file_changes SET page = ?1 WHERE page = ?2", [page, deleted.id])?;
+        let last = one(self.connection, "SELECT max(revision) FROM revisions WHERE page = ?1", &[&page])?;
         self.execute("UPDATE OR IGNORE attachments SET page = ?1 WHERE page = ?2", [page, deleted.id])?;
-        let sql = "DELETE FROM attachments WHERE page = ?1 RETURNING digest";
-        let digests: Vec<String> = rows(self.connection, sql, [deleted.id], |row| row.get(0))?;
-        digests.iter().try_for_each(|digest| self.remove_unused_blob(digest))?;
+        // Those of which the renamed page has others of the same name become earlier versions.
+        let sql = format!("SELECT {INFO} FROM attachments a WHERE a.page = ?1");
+        let hidden: Vec<AttachmentInfo> = rows(self.connection, &sql, [deleted.id], info)?;
+        self.execute("DELETE FROM attachments WHERE page = ?1", [deleted.id])?;
+        let at = State { revision: last, ..state.clone() };
+        for former in &hidden {
+            self.record(write, &at, ChangeKind::Detached, former, Some(former))?;
+        }
         self.execute("DELETE FROM pages WHERE id = ?1", [deleted.id])?;
-        one(self.connection, "SELECT max(revision) FROM revisions WHERE page = ?1", &[&page])
+        Ok(last)
     }
 
     /// Creates the page that redirects from the old name to the new one.
@@ -335,47 +377,91 @@ impl<'a> Batch<'a> {
         &mut self,
         write: &Write,
         state: &State,
-        file: &Name,
-        media_type: &str,
+        info: &AttachmentInfo,
         bytes: &Bytes,
-        digest: &str,
+        former: Option<&AttachmentInfo>,
     ) -> rusqlite::Result<Committed> {
-        self.remove_attachment(state.id, file)?;
+        if former.is_some_and(|former| former.is_same(info)) {
+            return Ok(Committed::unchanged(state.revision));
+        }
+        let AttachmentInfo { file, media_type, bytes: length, digest, modified } = info;
         let sql = "INSERT INTO blobs (digest, bytes) VALUES (?1, ?2) ON CONFLICT (digest) DO NOTHING";
         self.execute(sql, params![digest, &bytes[..]])?;
         self.execute(
-            "INSERT INTO attachments (page, file, media_type, digest, bytes, modified)
+            "INSERT OR REPLACE INTO attachments (page, file, media_type, digest, bytes, modified)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            params![state.id, file.as_str(), media_type, digest, bytes.len(), write.time],
+            params![state.id, file.as_str(), media_type, digest, length, modified],
         )?;
+        let kind = if former.is_some() { ChangeKind::Replaced } else { ChangeKind::Attached };
+        self.record(write, state, kind, info, former)?;
         Ok(self.effects.attachment(self.sequence, write, state))
     }
 
-    fn detach(&mut self, write: &Write, state: &State, file: &Name) -> rusqlite::Result<WriteResult> {
-        if !self.remove_attachment(state.id, file)? {
-            return Ok(Err(WriteError::Missing));
-        }
+    fn detach(
+        &mut self,
+        write: &Write,
+        state: &State,
+        former: Option<&AttachmentInfo>,
+    ) -> rusqlite::Result<WriteResult> {
+        let Some(former) = former else { return Ok(Err(WriteError::Missing)) };
+        let sql = "DELETE FROM attachments WHERE page = ?1 AND file = ?2";
+        self.execute(sql, params![state.id, former.file.as_str()])?;
+        self.record(write, state, ChangeKind::Detached, former, Some(former))?;
         Ok(Ok(self.effects.attachment(self.sequence, write, state)))
     }
 
-    fn attachment_digest(&self, page: i64, file: &Name) -> rusqlite::Result<Option<String>> {
-        let sql = "SELECT digest FROM attachments WHERE page = ?1 AND file = ?2";
-        let digests: Vec<String> = rows(self.connection, sql, params![page, file.as_str()], |row| row.get(0))?;
-        Ok(digests.into_iter().next())
+    fn attachment(&self, page: i64, file: &Name) -> rusqlite::Result<Option<AttachmentInfo>> {
+        let sql = format!("SELECT {INFO} FROM attachments a WHERE a.page = ?1 AND a.file = ?2");
+        Ok(rows(self.connection, &sql, params![page, file.as_str()], info)?.pop())
     }
 
-    /// Returns whether the page had the attachment.
-    fn remove_attachment(&self, page: i64, file: &Name) -> rusqlite::Result<bool> {
-        let sql = "DELETE FROM attachments WHERE page = ?1 AND file = ?2 RETURNING digest";
-        let digests: Vec<String> = rows(self.connection, sql, params![page, file.as_str()], |row| row.get(0))?;
-        digests.iter().try_for_each(|digest| self.remove_unused_blob(digest))?;
-        Ok(!digests.is_empty())
+    /// Adds a change of an attachment to the sequence of changes; `former` is what it replaced or deleted.
+    fn record(
+        &mut self,
+        write: &Write,
+        state: &State,
+        kind: ChangeKind,
+        info: &AttachmentInfo,
+        former: Option<&AttachmentInfo>,
+    ) -> rusqlite::Result<()> {
+        self.sequence += 1;
+        self.execute(
+            "INSERT INTO file_changes (sequence, page, revision, kind, time, author, comment, bytes, file,
+                 former_digest, former_media_type, former_bytes, former_modified)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+            params![
+                self.sequence,
+                state.id,
+                state.revision,
+                kind.number(),
+                write.time,
+                write.author,
+                write.comment,
+                if kind == ChangeKind::Detached { 0 } else { info.bytes },
+                info.file.as_str(),
+                former.map(|former| &former.digest),
+                former.map(|former| &former.media_type),
+                former.map(|former| former.bytes),
+                former.map(|former| former.modified),
+            ],
+        )?;
+        self.remove_old_versions(state.id, &info.file)
     }
 
-    fn remove_unused_blob(&self, digest: &str) -> rusqlite::Result<()> {
-        let sql = "DELETE FROM blobs WHERE digest = ?1
-                   AND NOT EXISTS (SELECT 1 FROM attachments a WHERE a.digest = ?1)";
-        self.execute(sql, [digest]).map(|_| ())
+    fn remove_old_versions(&self, page: i64, file: &Name) -> rusqlite::Result<()> {
+        let sql = "SELECT sequence, former_digest FROM file_changes
+                   WHERE page = ?1 AND file = ?2 AND former_digest IS NOT NULL
+                   ORDER BY sequence DESC LIMIT -1 OFFSET ?3";
+        let parameters = params![page, file.as_str(), FILE_VERSIONS_MAX];
+        let old: Vec<(i64, String)> = rows(self.connection, sql, parameters, |row| Ok((row.get(0)?, row.get(1)?)))?;
+        for (sequence, digest) in old {
+            self.execute("UPDATE file_changes SET former_digest = NULL WHERE sequence = ?1", [sequence])?;
+            let sql = "DELETE FROM blobs WHERE digest = ?1
+                       AND NOT EXISTS (SELECT 1 FROM attachments a WHERE a.digest = ?1)
+                       AND NOT EXISTS (SELECT 1 FROM file_changes f WHERE f.former_digest = ?1)";
+            self.execute(sql, [digest])?;
+        }
+        Ok(())
     }
 
     fn insert_page(&self, name: &Name, folded: &str, revision: u64, generation: Option<i64>) -> rusqlite::Result<i64> {

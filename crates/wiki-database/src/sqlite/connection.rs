@@ -1,5 +1,8 @@
 //! Connections to the file: how they are opened, and how they fail.
 
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -37,6 +40,12 @@ pub(super) fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Datab
     connection.pragma_update(None, "cache_size", -CONNECTION_CACHE_KIB).map_err(failed)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     Ok(connection)
+}
+
+/// Creates an empty file that only its owner may read: it will hold password hashes, and pages that may be for members
+/// only. SQLite gives the files beside it the same permissions.
+pub(super) fn create_private(path: &Path) -> io::Result<()> {
+    File::options().create(true).truncate(false).write(true).mode(0o600).open(path).map(drop)
 }
 
 /// For a writing connection: a commit is on disk when it returns.

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::keys;
 use crate::name::Name;
-use crate::page::{AttachmentInfo, Change, ChangeKind, Content, Fields, Found, Page, Revision};
+use crate::page::{AttachmentInfo, Change, ChangeKind, Content, Fields, FileChange, Found, Page, Revision};
 use crate::results::{clamp, read_fields};
 
 /// The state of a name, in one statement, and so at one instant.
@@ -61,7 +61,11 @@ fn name(row: &Row<'_>, column: usize) -> rusqlite::Result<Name> {
 }
 
 /// The columns of a [`Change`], with revisions as `r` and pages as `p`.
-const CHANGE: &str = "r.sequence, p.name, r.revision, r.kind, r.time, r.author, r.comment, r.bytes";
+const REVISION: &str = "r.sequence, p.name, r.revision, r.kind, r.time, r.author, r.comment, r.bytes, NULL, NULL";
+
+/// The same of a change to an attachment, as `f`.
+const FILE_CHANGE: &str = "f.sequence, p.name, f.revision, f.kind, f.time, f.author, f.comment, f.bytes, f.file,
+    iif(f.former_digest IS NULL, NULL, f.former_bytes)";
 
 fn change(row: &Row<'_>) -> rusqlite::Result<Change> {
     Ok(Change {
@@ -73,6 +77,10 @@ fn change(row: &Row<'_>) -> rusqlite::Result<Change> {
         author: row.get(5)?,
         comment: row.get(6)?,
         bytes: row.get(7)?,
+        file: match row.get_ref(8)?.as_str_or_null()? {
+            Some(file) => Some(FileChange { name: parse_name(8, file)?, earlier_bytes: row.get(9)? }),
+            None => None,
+        },
     })
 }
 
@@ -82,12 +90,12 @@ fn kind(number: i64) -> rusqlite::Result<ChangeKind> {
 
 pub(super) fn revision(connection: &Connection, name: &Name, revision: u64) -> rusqlite::Result<Option<Revision>> {
     let mut statement = connection.prepare_cached(&format!(
-        "SELECT {CHANGE}, r.text, r.fields, r.redirect FROM pages p JOIN revisions r ON r.page = p.id
+        "SELECT {REVISION}, r.text, r.fields, r.redirect FROM pages p JOIN revisions r ON r.page = p.id
          WHERE p.name = ?1 AND r.revision = ?2"
     ))?;
     let row = |row: &Row<'_>| {
         let change = change(row)?;
-        let content = if change.kind == ChangeKind::Deleted { None } else { Some(content(row, 8)?) };
+        let content = if change.kind == ChangeKind::Deleted { None } else { Some(content(row, 10)?) };
         Ok(Revision { change, content })
     };
     statement.query_row(params![name.as_str(), clamp(revision)], row).optional()
@@ -96,20 +104,47 @@ pub(super) fn revision(connection: &Connection, name: &Name, revision: u64) -> r
 pub(super) fn history(
     connection: &Connection,
     name: &Name,
+    before: Option<(u64, u64)>,
+    limit: usize,
+) -> rusqlite::Result<Vec<Change>> {
+    let sql = format!(
+        "SELECT * FROM (
+             SELECT {REVISION} FROM pages p JOIN revisions r ON r.page = p.id
+             WHERE p.name = ?1 AND (r.revision, r.sequence) < (?2, ?3) ORDER BY r.revision DESC LIMIT ?4
+         ) UNION ALL SELECT * FROM (
+             SELECT {FILE_CHANGE} FROM pages p JOIN file_changes f ON f.page = p.id
+             WHERE p.name = ?1 AND (f.revision, f.sequence) < (?2, ?3)
+             ORDER BY f.revision DESC, f.sequence DESC LIMIT ?4
+         ) ORDER BY 3 DESC, 1 DESC LIMIT ?4"
+    );
+    let (revision, sequence) = before.map_or((i64::MAX, 0), |(revision, sequence)| (clamp(revision), clamp(sequence)));
+    rows(connection, &sql, params![name.as_str(), revision, sequence, limit], change)
+}
+
+pub(super) fn file_history(
+    connection: &Connection,
+    name: &Name,
+    file: &Name,
     before: Option<u64>,
     limit: usize,
 ) -> rusqlite::Result<Vec<Change>> {
     let sql = format!(
-        "SELECT {CHANGE} FROM pages p JOIN revisions r ON r.page = p.id
-         WHERE p.name = ?1 AND r.revision < ?2 ORDER BY r.revision DESC LIMIT ?3"
+        "SELECT {FILE_CHANGE} FROM pages p JOIN file_changes f ON f.page = p.id
+         WHERE p.name = ?1 AND f.file = ?2 AND f.sequence < ?3 ORDER BY f.sequence DESC LIMIT ?4"
     );
-    rows(connection, &sql, params![name.as_str(), before.map_or(i64::MAX, clamp), limit], change)
+    let before = before.map_or(i64::MAX, clamp);
+    rows(connection, &sql, params![name.as_str(), file.as_str(), before, limit], change)
 }
 
 pub(super) fn recent(connection: &Connection, before: Option<u64>, limit: usize) -> rusqlite::Result<Vec<Change>> {
     let sql = format!(
-        "SELECT {CHANGE} FROM revisions r JOIN pages p ON p.id = r.page
-         WHERE r.sequence < ?1 ORDER BY r.sequence DESC LIMIT ?2"
+        "SELECT * FROM (
+             SELECT {REVISION} FROM revisions r JOIN pages p ON p.id = r.page
+             WHERE r.sequence < ?1 ORDER BY r.sequence DESC LIMIT ?2
+         ) UNION ALL SELECT * FROM (
+             SELECT {FILE_CHANGE} FROM file_changes f JOIN pages p ON p.id = f.page
+             WHERE f.sequence < ?1 ORDER BY f.sequence DESC LIMIT ?2
+         ) ORDER BY 1 DESC LIMIT ?2"
     );
     rows(connection, &sql, params![before.map_or(i64::MAX, clamp), limit], change)
 }
@@ -131,9 +166,9 @@ pub(super) fn list(connection: &Connection, after: Option<&Name>, limit: usize) 
 }
 
 /// The columns of an [`AttachmentInfo`].
-const INFO: &str = "a.file, a.media_type, a.bytes, a.digest, a.modified";
+pub(super) const INFO: &str = "a.file, a.media_type, a.bytes, a.digest, a.modified";
 
-fn info(row: &Row<'_>) -> rusqlite::Result<AttachmentInfo> {
+pub(super) fn info(row: &Row<'_>) -> rusqlite::Result<AttachmentInfo> {
     Ok(AttachmentInfo {
         file: name(row, 0)?,
         media_type: row.get(1)?,
@@ -156,6 +191,18 @@ pub(super) fn attachments(
     rows(connection, &sql, params![name.as_str(), after.map_or("", Name::as_str), limit], info)
 }
 
+pub(super) fn attachment_info(
+    connection: &Connection,
+    name: &Name,
+    file: &Name,
+) -> rusqlite::Result<Option<AttachmentInfo>> {
+    let sql = format!(
+        "SELECT {INFO} FROM pages p JOIN attachments a ON a.page = p.id
+         WHERE p.name = ?1 AND a.file = ?2 AND p.live = 1"
+    );
+    connection.prepare_cached(&sql)?.query_row([name.as_str(), file.as_str()], info).optional()
+}
+
 pub(super) fn attachment(
     connection: &Connection,
     name: &Name,
@@ -165,8 +212,25 @@ pub(super) fn attachment(
         "SELECT {INFO}, b.bytes FROM pages p JOIN attachments a ON a.page = p.id JOIN blobs b ON b.digest = a.digest
          WHERE p.name = ?1 AND a.file = ?2 AND p.live = 1"
     ))?;
-    let row = |row: &Row<'_>| Ok((info(row)?, Bytes::copy_from_slice(row.get_ref(5)?.as_blob()?)));
-    statement.query_row([name.as_str(), file.as_str()], row).optional()
+    statement.query_row([name.as_str(), file.as_str()], info_and_bytes).optional()
+}
+
+pub(super) fn file_version(
+    connection: &Connection,
+    name: &Name,
+    file: &Name,
+    sequence: u64,
+) -> rusqlite::Result<Option<(AttachmentInfo, Bytes)>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT f.file, f.former_media_type, f.former_bytes, f.former_digest, f.former_modified, b.bytes
+         FROM pages p JOIN file_changes f ON f.page = p.id JOIN blobs b ON b.digest = f.former_digest
+         WHERE p.name = ?1 AND f.file = ?2 AND f.sequence = ?3 AND p.live = 1",
+    )?;
+    statement.query_row(params![name.as_str(), file.as_str(), clamp(sequence)], info_and_bytes).optional()
+}
+
+fn info_and_bytes(row: &Row<'_>) -> rusqlite::Result<(AttachmentInfo, Bytes)> {
+    Ok((info(row)?, Bytes::copy_from_slice(row.get_ref(5)?.as_blob()?)))
 }
 
 pub(super) fn by_fields(

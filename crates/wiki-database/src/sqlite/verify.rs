@@ -74,7 +74,8 @@ const RULES: &[(&str, &str)] = &[
     ),
     (
         "the bytes belong to no attachment",
-        "SELECT 'digest ' || digest FROM blobs WHERE digest NOT IN (SELECT digest FROM attachments)",
+        "SELECT 'digest ' || digest FROM blobs WHERE digest NOT IN (SELECT digest FROM attachments)
+             AND NOT EXISTS (SELECT 1 FROM file_changes f WHERE f.former_digest = digest)",
     ),
     (
         "the edge has confirmed purges that do not exist yet",

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use breme_wiki_database::name::Name;
-use breme_wiki_database::page::{ChangeKind, Condition, FileCondition, Found, Match, Page, Write, WriteAction};
-use breme_wiki_database::{Database, PURGES_QUEUED_MAX, RESULTS_MAX, WriteError, keys};
+use breme_wiki_database::page::{Change, ChangeKind, Condition, FileCondition, Found, Match, Page, Write, WriteAction};
+use breme_wiki_database::{Database, FILE_VERSIONS_MAX, PURGES_QUEUED_MAX, RESULTS_MAX, WriteError, keys};
 use serde_json::json;
 
 use crate::write::{
@@ -46,6 +46,7 @@ cases!(
     backlinks_and_lists_are_paged_in_order,
     renaming_leaves_a_redirect,
     renaming_onto_a_deleted_page_joins_the_histories,
+    a_renaming_is_undone_by_another,
     a_renamed_page_keeps_the_links_to_itself,
     a_redirect_moves_onto_a_deleted_page,
     a_redirect_links_to_its_target,
@@ -61,6 +62,8 @@ cases!(
     attachments_are_kept_once,
     attachments_are_paged_in_order,
     conditions_on_attachments_decide_in_the_transaction,
+    changes_of_attachments_have_a_history,
+    old_versions_of_an_attachment_are_removed,
     an_edge_receives_each_purge_until_it_confirms,
     edges_have_queues_of_their_own,
     an_edge_too_far_behind_purges_everything,
@@ -220,7 +223,7 @@ async fn a_deleted_page_continues_its_numbers(database: Shared) {
     assert_eq!((committed.revision, committed.created, committed.list_changed), (3, true, true));
     let kinds: Vec<ChangeKind> =
         database.history(&name("A"), None, 10).await.unwrap().iter().map(|change| change.kind).collect();
-    assert_eq!(kinds, [ChangeKind::Created, ChangeKind::Deleted, ChangeKind::Created]);
+    assert_eq!(kinds, [ChangeKind::Created, ChangeKind::Deleted, ChangeKind::Attached, ChangeKind::Created]);
     assert_eq!(titles(&database.search_text("three", 10).await.unwrap()), ["A"]);
     assert_eq!(database.attachments(&name("A"), None, 10).await.unwrap().len(), 1);
 }
@@ -280,7 +283,8 @@ async fn renaming_leaves_a_redirect(database: Shared) {
     assert_eq!(page(&database, "Reader").await.red_links, []);
     let history = database.history(&name("New"), None, 10).await.unwrap();
     let kinds: Vec<(u64, ChangeKind)> = history.iter().map(|change| (change.revision, change.kind)).collect();
-    assert_eq!(kinds, [(3, ChangeKind::Renamed), (2, ChangeKind::Edited), (1, ChangeKind::Created)]);
+    let expected = [ChangeKind::Renamed, ChangeKind::Attached, ChangeKind::Edited, ChangeKind::Created];
+    assert_eq!(kinds, [3, 2, 2, 1].into_iter().zip(expected).collect::<Vec<_>>());
     assert!(history.iter().all(|change| change.name == name("New")));
     assert_eq!(history[0].sequence, committed.sequence);
     assert_eq!(database.history(&name("Old"), None, 10).await.unwrap().len(), 1);
@@ -296,14 +300,23 @@ async fn renaming_leaves_a_redirect(database: Shared) {
 
 async fn renaming_onto_a_deleted_page_joins_the_histories(database: Shared) {
     written(&database, save("A", "a")).await;
+    written(&database, attach("A", "g", b"of a")).await;
     written(&database, save("B", "b1")).await;
     written(&database, attach("B", "f", b"of b")).await;
+    written(&database, attach("B", "g", b"also of b")).await;
     written(&database, delete("B")).await;
     written(&database, rename("A", "B")).await;
     let history = database.history(&name("B"), None, 10).await.unwrap();
-    let revisions: Vec<u64> = history.iter().map(|change| change.revision).collect();
+    let revisions = history.iter().filter(|change| change.file.is_none()).map(|change| change.revision);
     // Deleted: 1, 2; of A: 3; the renaming: 4. No number of this name is reused.
-    assert_eq!(revisions, [4, 3, 2, 1]);
+    assert_eq!(revisions.collect::<Vec<u64>>(), [4, 3, 2, 1]);
+    let (_, bytes) = database.attachment(&name("B"), &name("g")).await.unwrap().unwrap();
+    assert_eq!(&bytes[..], b"of a");
+    let changes = database.file_history(&name("B"), &name("g"), None, 10).await.unwrap();
+    let places: Vec<(u64, ChangeKind)> = changes.iter().map(|change| (change.revision, change.kind)).collect();
+    assert_eq!(places, [(3, ChangeKind::Detached), (1, ChangeKind::Attached), (3, ChangeKind::Attached)]);
+    let hidden = database.file_version(&name("B"), &name("g"), changes[0].sequence).await.unwrap().unwrap();
+    assert_eq!(&hidden.1[..], b"also of b");
     assert_eq!(page(&database, "B").await.content.text, "a");
     let text = |revision| {
         let database = Arc::clone(&database);
@@ -317,6 +330,32 @@ async fn renaming_onto_a_deleted_page_joins_the_histories(database: Shared) {
     assert_eq!(page(&database, "A").await.content.text, "a");
     assert_eq!(page(&database, "B").await.content.redirect, Some(name("A")));
     assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
+}
+
+async fn a_renaming_is_undone_by_another(database: Shared) {
+    written(&database, save("A", "a [[B]]")).await;
+    written(&database, attach("A", "f", b"x")).await;
+    written(&database, save("Reader", "[[A]] [[B]]")).await;
+    written(&database, rename("A", "B")).await;
+    let committed = written(&database, rename("B", "A")).await;
+    assert_eq!(committed.revision, 3);
+    assert_eq!(page(&database, "A").await.content.text, "a [[B]]");
+    assert_eq!(page(&database, "B").await.content.redirect, Some(name("A")));
+    let history = database.history(&name("A"), None, 10).await.unwrap();
+    let revisions = history.iter().filter(|change| change.file.is_none()).map(|change| change.revision);
+    assert_eq!(revisions.collect::<Vec<u64>>(), [3, 2, 1]);
+    assert!(history.is_sorted_by(|newer, older| newer.sequence > older.sequence), "{history:?}");
+    assert_eq!(database.attachments(&name("A"), None, 10).await.unwrap().len(), 1);
+    assert_eq!(titles(&database.search_titles("b", 10).await.unwrap()), ["B"]);
+    assert_eq!(titles(&database.search_text("a", 10).await.unwrap()), ["A", "Reader"]);
+    assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
+    // Only what the renaming left may be removed.
+    written(&database, save("B", "now a text")).await;
+    written(&database, save("C", "")).await;
+    for to in ["B", "C"] {
+        let taken = database.write(rename("A", to)).await;
+        assert!(matches!(taken, Err(WriteError::NameTaken)), "{to}: {taken:?}");
+    }
 }
 
 async fn a_renamed_page_keeps_the_links_to_itself(database: Shared) {
@@ -354,15 +393,20 @@ async fn history_is_paged_from_the_newest(database: Shared) {
         written(&database, save("A", &number.to_string())).await;
         written(&database, save("B", "")).await;
     }
+    for file in ["f", "g", "h"] {
+        written(&database, attach("A", file, b"x")).await;
+    }
+    written(&database, save("A", "8")).await;
     let mut seen = Vec::new();
     let mut before = None;
     loop {
         let part = database.history(&name("A"), before, 3).await.unwrap();
         let Some(last) = part.last() else { break };
-        before = Some(last.revision);
+        before = Some((last.revision, last.sequence));
         seen.extend(part.iter().map(|change| change.revision));
     }
-    assert_eq!(seen, [7, 6, 5, 4, 3, 2, 1]);
+    assert_eq!(seen, [8, 7, 7, 7, 7, 6, 5, 4, 3, 2, 1]);
+    assert_eq!(database.history(&name("A"), Some((7, 0)), 1).await.unwrap()[0].revision, 6);
     assert_eq!(database.history(&name("No"), None, 3).await.unwrap(), []);
 }
 
@@ -423,6 +467,7 @@ async fn texts_are_found_in_all_scripts(database: Shared) {
         ("ΟΔΟΣ", "Greek"),
         ("ไทย", "Thai"),
         ("위키", "Korean"),
+        ("한국", "Korean"),
         ("МИР", "Russian"),
         ("greek", "Greek"),
     ] {
@@ -599,7 +644,9 @@ async fn attachments_are_kept_once(database: Shared) {
     assert_eq!((info.bytes, info.media_type.as_str(), &bytes[..]), (5, "text/plain", &b"other"[..]));
     let (_, bytes) = database.attachment(&name("B"), &name("b.txt")).await.unwrap().unwrap();
     assert_eq!(&bytes[..], b"same");
+    assert_eq!(database.attachment_info(&name("A"), &name("b.txt")).await.unwrap(), Some(info));
     assert_eq!(database.attachment(&name("A"), &name("a.txt")).await.unwrap(), None);
+    assert_eq!(database.attachment_info(&name("A"), &name("a.txt")).await.unwrap(), None);
     written(&database, detach("B", "b.txt")).await;
     // Bytes without an attachment would be an error.
     assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
@@ -625,8 +672,78 @@ async fn conditions_on_attachments_decide_in_the_transaction(database: Shared) {
     written(&database, only_file(digests(&["1967115f", &digest[..32]]), attach("A", "f", b"other"))).await;
     refuses(digests(&[digest])).await;
     written(&database, only_file(FileCondition::Present, detach("A", "f"))).await;
+    written(&database, attach("A", "f", b"same")).await;
+    let other = |digest: &str| FileCondition::OtherDigests(vec![digest.to_owned()]);
+    refuses(other(digest)).await;
+    refuses(FileCondition::UnmodifiedSince(-1)).await;
+    refuses(FileCondition::All(vec![FileCondition::Present, other(digest)])).await;
+    let all = FileCondition::All(vec![other("1967115f"), FileCondition::UnmodifiedSince(0)]);
+    written(&database, only_file(all, detach("A", "f"))).await;
     let missing = database.write(only_file(FileCondition::Absent, attach("No", "f", b""))).await;
     assert!(matches!(missing, Err(WriteError::Missing)), "{missing:?}");
+}
+
+/// The kind, the author and the earlier bytes of changes to attachments.
+fn of_files(changes: &[Change]) -> Vec<(ChangeKind, &str, Option<u64>)> {
+    let files = changes.iter().filter_map(|change| Some((change, change.file.as_ref()?)));
+    files.map(|(change, file)| (change.kind, change.author.as_deref().unwrap_or(""), file.earlier_bytes)).collect()
+}
+
+async fn changes_of_attachments_have_a_history(database: Shared) {
+    let by = |author: &str, write: Write| Write { author: Some(author.to_owned()), ..write };
+    written(&database, save("A", "1")).await;
+    written(&database, by("ana", attach("A", "f", b"one"))).await;
+    let unchanged = written(&database, by("vandal", attach("A", "f", b"one"))).await;
+    assert_eq!(unchanged.changed, [], "the same bytes are no change");
+    let replaced = written(&database, by("bor", attach("A", "f", b"other"))).await;
+    written(&database, save("A", "2")).await;
+    let deleted = written(&database, by("vandal", detach("A", "f"))).await;
+    assert!(deleted.sequence > replaced.sequence);
+    let expected = [
+        (ChangeKind::Detached, "vandal", Some(5)),
+        (ChangeKind::Replaced, "bor", Some(3)),
+        (ChangeKind::Attached, "ana", None),
+    ];
+    let history = database.history(&name("A"), None, 10).await.unwrap();
+    assert_eq!(of_files(&history), expected);
+    assert_eq!(history.iter().map(|change| change.revision).collect::<Vec<u64>>(), [2, 2, 1, 1, 1]);
+    let recent = database.recent(None, 10).await.unwrap();
+    assert_eq!(of_files(&recent), expected);
+    assert!(recent.is_sorted_by(|newer, older| newer.sequence > older.sequence), "{recent:?}");
+    let changes = database.file_history(&name("A"), &name("f"), None, 10).await.unwrap();
+    assert_eq!(of_files(&changes), expected);
+    let older = database.file_history(&name("A"), &name("f"), Some(deleted.sequence), 1).await.unwrap();
+    assert_eq!(of_files(&older), expected[1..2]);
+    for (sequence, bytes) in [(replaced.sequence, &b"one"[..]), (deleted.sequence, b"other")] {
+        let (info, version) = database.file_version(&name("A"), &name("f"), sequence).await.unwrap().unwrap();
+        assert_eq!((&version[..], info.bytes, info.media_type.as_str()), (bytes, bytes.len() as u64, "text/plain"));
+        assert_eq!(database.file_version(&name("A"), &name("g"), sequence).await.unwrap(), None);
+    }
+    assert_eq!(database.file_version(&name("A"), &name("f"), deleted.sequence + 1).await.unwrap(), None);
+    assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
+    // The sequence continues after the last change to an attachment.
+    assert_eq!(written(&database, save("B", "")).await.sequence, deleted.sequence + 1);
+}
+
+async fn old_versions_of_an_attachment_are_removed(database: Shared) {
+    written(&database, save("A", "")).await;
+    written(&database, attach("A", "kept", b"0")).await;
+    let texts: [&[u8]; 14] = [b"0", b"1", b"2", b"3", b"4", b"5", b"6", b"7", b"8", b"9", b"10", b"11", b"12", b"13"];
+    for text in texts {
+        written(&database, attach("A", "f", text)).await;
+    }
+    let changes = database.file_history(&name("A"), &name("f"), None, 100).await.unwrap();
+    assert_eq!(changes.len(), texts.len());
+    let kept = changes.iter().filter(|change| change.file.as_ref().unwrap().earlier_bytes.is_some());
+    assert_eq!(kept.count(), FILE_VERSIONS_MAX);
+    for (index, change) in changes.iter().enumerate() {
+        let version = database.file_version(&name("A"), &name("f"), change.sequence).await.unwrap();
+        let expected = (index < FILE_VERSIONS_MAX).then(|| texts[texts.len() - 2 - index]);
+        assert_eq!(version.as_ref().map(|(_, bytes)| &bytes[..]), expected);
+    }
+    let (_, bytes) = database.attachment(&name("A"), &name("kept")).await.unwrap().unwrap();
+    assert_eq!(&bytes[..], b"0", "bytes that another attachment has remain");
+    assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
 }
 
 async fn set_edges(database: &Shared, edges: &[&str]) {
@@ -667,9 +784,9 @@ async fn an_edge_receives_each_purge_until_it_confirms(database: Shared) {
     let last = database.queued_purges("e", 10).await.unwrap().last().unwrap().0;
     database.confirm_purges("e", last).await.unwrap();
     written(&database, attach("To page", "f", b"")).await;
-    assert_eq!(keys_of(&database, "e").await, ["page:To_20page"]);
+    assert_eq!(keys_of(&database, "e").await, ["page:To_20page", keys::CHANGES]);
     assert!(database.write(only(Condition::Absent, save("From", ""))).await.is_err());
-    assert_eq!(keys_of(&database, "e").await, ["page:To_20page"]);
+    assert_eq!(keys_of(&database, "e").await, ["page:To_20page", keys::CHANGES]);
 }
 
 async fn edges_have_queues_of_their_own(database: Shared) {

@@ -100,8 +100,27 @@ async fn a_later_schema_is_refused_and_left_alone() {
     drop(fixture.open().await);
     execute(&fixture.url, "UPDATE wiki.schema SET version = 99").await;
     let message = message(&fixture.url).await;
-    assert!(message.contains("schema wiki has version 99, and this program knows versions up to 1"), "{message}");
+    assert!(message.contains("schema wiki has version 99, and this program knows versions up to 2"), "{message}");
     assert!(PostgresDatabase::open_to_read(&fixture.url).await.is_err());
+}
+
+#[tokio::test]
+async fn attachments_and_hangul_of_an_earlier_version_remain_and_are_found() {
+    let fixture = Fixture::new().await;
+    let database = fixture.open().await;
+    for write in [save("A", "나는 한국어를 배운다"), save("B", "text"), attach("A", "f", b"earlier")] {
+        database.write(write).await.unwrap();
+    }
+    drop(database);
+    let earlier = "DROP TABLE wiki.file_changes; UPDATE wiki.words SET words = ''; UPDATE wiki.schema SET version = 1";
+    execute(&fixture.url, earlier).await;
+    let database = fixture.open().await;
+    let found = database.search_text("한국", 10).await.unwrap();
+    assert_eq!(found.iter().map(|found| found.name.as_str()).collect::<Vec<_>>(), ["A"]);
+    assert_eq!(database.search_text("text", 10).await.unwrap(), [], "only pages with Hangul are indexed again");
+    let replaced = database.write(attach("A", "f", b"later")).await.unwrap();
+    let version = database.file_version(&name("A"), &name("f"), replaced.sequence).await.unwrap().unwrap();
+    assert_eq!(&version.1[..], b"earlier");
 }
 
 #[tokio::test]
@@ -201,7 +220,7 @@ async fn verify_finds_planted_faults() {
         ),
         ("UPDATE wiki.pages SET revision = 9 WHERE name = 'A'", "A: the page has no current revision"),
         ("UPDATE wiki.pages SET live = false WHERE name = 'A'", "A: the page is deleted, but"),
-        ("DELETE FROM wiki.revisions WHERE sequence = 2", "A: the page has a gap in its revisions"),
+        ("DELETE FROM wiki.revisions WHERE sequence = 3", "A: the page has a gap in its revisions"),
         (
             "UPDATE wiki.revisions SET fields = '{' WHERE fields IS NOT NULL",
             "B, revision 1: a revision's fields cannot be read",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use breme_wiki_database::page::Found;
 use breme_wiki_database::sqlite::{CACHE_BYTES_DEFAULT, SqliteDatabase};
-use breme_wiki_database::{Database, backup};
+use breme_wiki_database::{Database, backup, open_for_values_of_existing, open_to_read};
 use rusqlite::Connection;
 use serde_json::json;
 use tempfile::TempDir;
@@ -52,7 +52,7 @@ async fn a_later_schema_is_refused_and_left_alone() {
     for result in [open(&fixture.path()), SqliteDatabase::open_to_read(&fixture.path()).map_err(|e| e.to_string())] {
         let message = result.err().unwrap();
         assert!(
-            message.contains("wiki.db has schema version 99, and this program knows versions up to 4"),
+            message.contains("wiki.db has schema version 99, and this program knows versions up to 5"),
             "{message}"
         );
     }
@@ -74,6 +74,21 @@ fn files_of_others_are_refused() {
     let message = open(Path::new("/no/such/folder/wiki.db")).err().unwrap();
     assert!(message.contains("/no/such/folder/wiki.db"), "{message}");
     assert!(SqliteDatabase::open_to_read(&fixture.path().with_extension("no")).is_err());
+}
+
+#[tokio::test]
+async fn only_some_commands_create_a_file() {
+    let path = Fixture::new().path();
+    let target = path.display().to_string();
+    for refused in [
+        open_to_read(&target).await.map(drop),
+        open_for_values_of_existing(&target).await.map(drop),
+        backup(&target, &path.with_extension("copy")).await,
+    ] {
+        let message = refused.unwrap_err().to_string();
+        assert!(message.starts_with(&format!("cannot open the database: {target}: no such file; only ")), "{message}");
+    }
+    assert!(!path.exists());
 }
 
 #[tokio::test]
@@ -156,7 +171,7 @@ async fn verify_finds_planted_faults() {
         ("UPDATE revisions SET bytes = bytes + 1 WHERE sequence = 1", "A, revision 1: a revision's text does not have"),
         ("UPDATE pages SET revision = 9 WHERE name = 'A'", "A: the page has no current revision"),
         ("UPDATE pages SET current = 999 WHERE name = 'A'", "A: the page has no current revision"),
-        ("DELETE FROM revisions WHERE sequence = 2", "A: the page has a gap in its revisions"),
+        ("DELETE FROM revisions WHERE sequence = 3", "A: the page has a gap in its revisions"),
         ("UPDATE pages SET live = 0 WHERE name = 'A'", "A: the page is deleted, but"),
         (
             "UPDATE revisions SET fields = '{' WHERE fields IS NOT NULL",
@@ -281,7 +296,7 @@ async fn a_file_of_an_earlier_version_has_its_red_links_and_index_afterwards() {
     let connection = Connection::open(fixture.path()).unwrap();
     connection
         .execute_batch(
-            "ALTER TABLE pages DROP COLUMN red_links; DROP TABLE unindexed;
+            "DROP TABLE file_changes; ALTER TABLE pages DROP COLUMN red_links; DROP TABLE unindexed;
              DROP INDEX pages_generation; ALTER TABLE pages DROP COLUMN generation;
              DROP TABLE text_segments; DROP TABLE text_words;
              CREATE VIRTUAL TABLE text_words USING fts5 (
@@ -299,6 +314,48 @@ async fn a_file_of_an_earlier_version_has_its_red_links_and_index_afterwards() {
     assert_eq!(found(&*database, "a").await, ["A", "B"]);
     assert_eq!(found(&*database, "c").await, ["A"], "C itself is deleted");
     assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn attachments_and_hangul_of_an_earlier_version_remain_and_are_found() {
+    let fixture = Fixture::new();
+    let database = fixture.open();
+    for write in [save("A", "나는 한국어를 배운다"), save("B", "text"), attach("A", "f", b"earlier")] {
+        database.write(write).await.unwrap();
+    }
+    drop(database);
+    let connection = Connection::open(fixture.path()).unwrap();
+    connection
+        .execute_batch("DROP TABLE file_changes; UPDATE text_words SET word = 'x' || word; PRAGMA user_version = 4")
+        .unwrap();
+    drop(connection);
+    let database = fixture.open();
+    assert_eq!(found(&*database, "한국").await, ["A"]);
+    assert_eq!(found(&*database, "text").await, [""; 0], "only pages with Hangul are indexed again");
+    // What an earlier version attached becomes a version when it is replaced.
+    let replaced = database.write(attach("A", "f", b"later")).await.unwrap();
+    let version = database.file_version(&name("A"), &name("f"), replaced.sequence).await.unwrap().unwrap();
+    assert_eq!(&version.1[..], b"earlier");
+    assert_eq!(database.recent(None, 10).await.unwrap().len(), 3);
+}
+
+#[test]
+fn files_are_only_for_their_owner() {
+    use std::os::unix::fs::PermissionsExt;
+    let fixture = Fixture::new();
+    let database = open(&fixture.path()).unwrap();
+    let backup = fixture.path().with_file_name("backup.db");
+    let target = fixture.path().display().to_string();
+    tokio::runtime::Runtime::new().unwrap().block_on(breme_wiki_database::backup(&target, &backup)).unwrap();
+    for file in ["wiki.db", "wiki.db-wal", "backup.db"] {
+        let mode = std::fs::metadata(fixture.path().with_file_name(file)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{file}");
+    }
+    drop(database);
+    // What the operator has allowed remains.
+    std::fs::set_permissions(fixture.path(), std::fs::Permissions::from_mode(0o640)).unwrap();
+    drop(open(&fixture.path()).unwrap());
+    assert_eq!(std::fs::metadata(fixture.path()).unwrap().permissions().mode() & 0o777, 0o640);
 }
 
 #[tokio::test]

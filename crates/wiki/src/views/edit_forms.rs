@@ -1,10 +1,11 @@
 //! Forms that change a page, and conflicts.
 
 use breme_wiki_database::name::{NAME_BYTES_MAX, Name};
-use breme_wiki_database::page::{Content, Found, Page};
+use breme_wiki_database::page::{AttachmentInfo, Content, Found, Page};
 use maud::{Markup, PreEscaped, html};
 
 use super::frame::{Frame, Tab, document, heading, link, plain_heading};
+use super::lists::size;
 use crate::fields::to_lines;
 use crate::merge::ContentMerge;
 use crate::paths;
@@ -60,10 +61,7 @@ fn form(frame: &Frame<'_>, name: &Name, submission: &Submission) -> Markup {
                     input #comment type="text" name="comment" maxlength="500" dir="auto" value=(submission.comment);
                 }
                 @if !frame.has_accounts {
-                    div {
-                        label for="author" { "Your name " span.hint { "(optional)" } }
-                        input #author type="text" name="author" maxlength="80" dir="auto" autocomplete="nickname" value=(submission.author.as_deref().unwrap_or_default());
-                    }
+                    div { (author_field(submission.author.as_deref().unwrap_or_default())) }
                 }
             }
             p.actions {
@@ -194,6 +192,41 @@ fn comment_field() -> Markup {
         label for="comment" { "Why? " span.hint { "(optional)" } }
         input #comment type="text" name="comment" maxlength="500" dir="auto";
     }
+}
+
+fn author_field(value: &str) -> Markup {
+    html! {
+        label for="author" { "Your name " span.hint { "(optional)" } }
+        input #author type="text" name="author" maxlength="80" dir="auto" autocomplete="nickname" value=(value);
+    }
+}
+
+/// How a change to a file is recorded.
+pub(super) fn note_fields(frame: &Frame<'_>) -> Markup {
+    html! {
+        (comment_field())
+        @if !frame.has_accounts { (author_field("")) }
+    }
+}
+
+pub(crate) fn delete_file(frame: &Frame<'_>, name: &Name, info: &AttachmentInfo) -> String {
+    let path = paths::attachment(name, &info.file);
+    let main = html! {
+        (heading(frame, name, "delete a file", Tab::Files))
+        form.narrow method="post" action={ (path) "/delete" } {
+            input type="hidden" name="digest" value=(info.digest);
+            p {
+                "Delete the file " a href=(path) dir="auto" { (info.file) } " (" (size(info.bytes)) ")? "
+                "It can be restored from its history."
+            }
+            (note_fields(frame))
+            p.actions {
+                button.danger { "Delete" }
+                a href=(paths::page_part(name, "files")) { "Cancel" }
+            }
+        }
+    };
+    document(frame, &format!("Delete {} of {name}", info.file), &main)
 }
 
 pub(crate) fn rename(frame: &Frame<'_>, page: &Page) -> String {

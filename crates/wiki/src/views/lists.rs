@@ -1,10 +1,12 @@
 //! History, differences, lists, searches, attachments.
 
+use breme_wiki_database::FILE_VERSIONS_MAX;
 use breme_wiki_database::name::Name;
 use breme_wiki_database::page::{AttachmentInfo, Change, ChangeKind, Match};
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
+use super::edit_forms::note_fields;
 use super::frame::{Frame, Tab, document, heading, link, plain_heading, time};
 use crate::calendar::{day_and_time, rfc3339};
 use crate::merge::{DiffLine, DiffLineKind};
@@ -20,26 +22,46 @@ pub(crate) fn changes_json(changes: &[Change]) -> Value {
     json!({ "changes": changes.iter().map(change).collect::<Vec<_>>() })
 }
 
-fn kind(change: &Change) -> Option<&'static str> {
+/// What a change did.
+pub(crate) fn kind(change: &Change) -> &'static str {
     match change.kind {
-        ChangeKind::Created => Some("created"),
-        ChangeKind::Edited => None,
-        ChangeKind::Deleted => Some("deleted"),
-        ChangeKind::Renamed => Some("renamed"),
+        ChangeKind::Created => "created",
+        ChangeKind::Edited => "edited",
+        ChangeKind::Deleted => "deleted",
+        ChangeKind::Renamed => "renamed",
+        ChangeKind::Attached => "file added",
+        ChangeKind::Replaced => "file replaced",
+        ChangeKind::Detached => "file deleted",
+    }
+}
+
+/// The class of a change's label.
+fn class(change: &Change) -> &'static str {
+    match change.kind {
+        ChangeKind::Created | ChangeKind::Attached => "created",
+        ChangeKind::Deleted | ChangeKind::Detached => "deleted",
+        ChangeKind::Edited | ChangeKind::Renamed | ChangeKind::Replaced => "",
     }
 }
 
 /// Author, kind of change, comment.
 fn details(change: &Change) -> Markup {
     html! {
-        @if let Some(kind) = kind(change) { " " span.kind.(kind) { (kind) } }
+        @if change.kind != ChangeKind::Edited { " " span class={ "kind " (class(change)) } { (kind(change)) } }
         " " span.author { bdi { (change.author.as_deref().unwrap_or("anonymous")) } }
-        " " span.hint { "· " (change.bytes) " bytes" }
+        @if change.kind != ChangeKind::Detached { " " span.hint { "· " (change.bytes) " bytes" } }
         @if !change.comment.is_empty() { " " span.comment dir="auto" { (change.comment) } }
     }
 }
 
+/// A link to the history of an attachment.
+fn file_link(name: &Name, file: &Name) -> Markup {
+    html! { a href={ (paths::attachment(name, file)) "/history" } dir="auto" { (file) } }
+}
+
 pub(crate) fn history(frame: &Frame<'_>, name: &Name, changes: &[Change], is_first: bool, has_more: bool) -> String {
+    let mut revisions = changes.iter().filter(|change| change.file.is_none()).map(|change| change.revision);
+    let (first, second) = (revisions.next(), revisions.next());
     let main = html! {
         (heading(frame, name, "history", Tab::History))
         form action=(paths::page_part(name, "diff")) {
@@ -49,14 +71,21 @@ pub(crate) fn history(frame: &Frame<'_>, name: &Name, changes: &[Change], is_fir
                     tr { th scope="col" { "From" } th scope="col" { "To" } th scope="col" { "Revision" } }
                 }
                 tbody {
-                    @for (index, change) in changes.iter().enumerate() {
-                        tr {
-                            td { input type="radio" name="from" value=(change.revision) checked[index == 1] aria-label={ "From revision " (change.revision) }; }
-                            td { input type="radio" name="to" value=(change.revision) checked[index == 0] aria-label={ "To revision " (change.revision) }; }
-                            td {
-                                a href=(paths::page_part(name, &format!("revisions/{}", change.revision))) { (change.revision) ", " (time(change.time)) }
-                                @if is_first && index == 0 { " " span.kind { "current" } }
-                                (details(change))
+                    @for change in changes {
+                        @if let Some(file) = &change.file {
+                            tr {
+                                td colspan="2" {}
+                                td { (file_link(name, &file.name)) ", " (time(change.time)) (details(change)) }
+                            }
+                        } @else {
+                            tr {
+                                td { input type="radio" name="from" value=(change.revision) checked[Some(change.revision) == second] aria-label={ "From revision " (change.revision) }; }
+                                td { input type="radio" name="to" value=(change.revision) checked[Some(change.revision) == first] aria-label={ "To revision " (change.revision) }; }
+                                td {
+                                    a href=(paths::page_part(name, &format!("revisions/{}", change.revision))) { (change.revision) ", " (time(change.time)) }
+                                    @if is_first && Some(change.revision) == first { " " span.kind { "current" } }
+                                    (details(change))
+                                }
                             }
                         }
                     }
@@ -64,7 +93,8 @@ pub(crate) fn history(frame: &Frame<'_>, name: &Name, changes: &[Change], is_fir
             }
         }
         @if let Some(last) = changes.last().filter(|_| has_more) {
-            p { a href={ (paths::page_part(name, "history")) "?before=" (last.revision) } rel="next" { "Older revisions" } }
+            @let place = format!("?before={}&sequence={}", last.revision, last.sequence);
+            p { a href={ (paths::page_part(name, "history")) (place) } rel="next" { "Older changes" } }
         }
     };
     document(frame, &format!("History of {name}"), &main)
@@ -215,16 +245,17 @@ pub(crate) fn recent(frame: &Frame<'_>, changes: &[Change], has_more: bool) -> S
 }
 
 fn change_line(change: &Change) -> Markup {
-    let number = change.revision;
-    let what = match number {
-        1 => paths::page_part(&change.name, "revisions/1"),
-        _ => format!("{}?to={number}", paths::page_part(&change.name, "diff")),
+    let what = match (&change.file, change.revision) {
+        (Some(file), _) => format!("{}/history", paths::attachment(&change.name, &file.name)),
+        (None, 1) => paths::page_part(&change.name, "revisions/1"),
+        (None, number) => format!("{}?to={number}", paths::page_part(&change.name, "diff")),
     };
     html! {
         a.at href=(what) aria-label={ "Change of " (change.name) " at " (day_and_time(change.time).1) } {
             time datetime=(rfc3339(change.time)) { (day_and_time(change.time).1) }
         }
         " " (link(&change.name))
+        @if let Some(file) = &change.file { ": " (file_link(&change.name, &file.name)) }
         (details(change))
     }
 }
@@ -323,10 +354,10 @@ pub(crate) fn files(
                         a href=(paths::attachment(name, &info.file)) dir="auto" { (info.file) }
                         " " span.hint { (size(info.bytes)) ", " (time(info.modified)) }
                         " " code.copy { (markdown(info)) }
-                        @if frame.is_writable {
-                            form method="post" action={ (paths::attachment(name, &info.file)) "/delete" } {
-                                input type="hidden" name="digest" value=(info.digest);
-                                button.plain aria-label={ "Delete " (info.file) } { "Delete" }
+                        span.links {
+                            a href={ (paths::attachment(name, &info.file)) "/history" } aria-label={ "History of " (info.file) } { "History" }
+                            @if frame.is_writable {
+                                a href={ (paths::attachment(name, &info.file)) "/delete" } aria-label={ "Delete " (info.file) } { "Delete" }
                             }
                         }
                     }
@@ -341,11 +372,66 @@ pub(crate) fn files(
             form.narrow method="post" enctype="multipart/form-data" action=(paths::page_part(name, "files")) {
                 label for="file" { "Add files " span.hint { "(up to " (size(bytes_max as u64)) " each)" } }
                 input #file type="file" name="file" multiple required;
+                label.check {
+                    input type="checkbox" name="replace" value="yes";
+                    " Replace files of the same name " span.hint { "(otherwise nothing is stored if one exists)" }
+                }
+                (note_fields(frame))
                 p.actions { button.primary { "Upload" } }
             }
         }
     };
     document(frame, &format!("Files of {name}"), &main)
+}
+
+/// The changes of an attachment. Each that replaced or deleted it has its earlier version, as long as it is kept.
+pub(crate) fn file_history(
+    frame: &Frame<'_>,
+    name: &Name,
+    file: &Name,
+    current: Option<&AttachmentInfo>,
+    changes: &[Change],
+    has_more: bool,
+) -> String {
+    let path = paths::attachment(name, file);
+    let main = html! {
+        (heading(frame, name, "history of a file", Tab::Files))
+        h2 dir="auto" { (file) }
+        @match current {
+            Some(info) => p { a href=(path) { "The present file" } ", " (size(info.bytes)) ", of " (time(info.modified)) "." },
+            None => p.notice { "The file has been deleted." },
+        }
+        ul.changes {
+            @for change in changes {
+                li id={ "change-" (change.sequence) } { (time(change.time)) (details(change)) (earlier_version(frame, &path, current, change)) }
+            }
+        }
+        p.hint { "The last " (FILE_VERSIONS_MAX) " earlier versions are kept." }
+        @if let Some(last) = changes.last().filter(|_| has_more) {
+            p { a href={ (path) "/history?before=" (last.sequence) } rel="next" { "Older changes" } }
+        }
+    };
+    document(frame, &format!("{name}: history of {file}"), &main)
+}
+
+/// A link to what a change replaced or deleted, and a button that restores it.
+fn earlier_version(frame: &Frame<'_>, path: &str, current: Option<&AttachmentInfo>, change: &Change) -> Markup {
+    let sequence = change.sequence;
+    html! {
+        @if let Some(bytes) = change.file.as_ref().and_then(|file| file.earlier_bytes) {
+            div.actions {
+                a href={ (path) "/versions/" (sequence) } { "Earlier version" }
+                span.hint { (size(bytes)) }
+                @if frame.is_writable {
+                    form method="post" action={ (path) "/restore" } {
+                        input type="hidden" name="version" value=(sequence);
+                        input type="hidden" name="digest" value=(current.map_or("", |info| &info.digest));
+                        button.plain { "Restore" }
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// The Markdown that shows or links a file in its page.
@@ -354,7 +440,7 @@ fn markdown(info: &AttachmentInfo) -> String {
     format!("{mark}[{}](attachment:{})", info.file, paths::segment(&info.file))
 }
 
-fn size(bytes: u64) -> String {
+pub(super) fn size(bytes: u64) -> String {
     match bytes {
         0..1024 => format!("{bytes} bytes"),
         1024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1024.0),

@@ -10,8 +10,8 @@ use breme_http::media_type;
 use breme_wiki_database::WriteError;
 use breme_wiki_database::name::Name;
 use breme_wiki_database::page::{Committed, Condition, Content, Found, Page, Write, WriteAction};
-use http::header::{CONTENT_LOCATION, CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH};
-use http::{HeaderMap, StatusCode, Uri};
+use http::header::{CONTENT_LOCATION, CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
+use http::{HeaderMap, HeaderName, StatusCode, Uri};
 use serde_json::json;
 
 use super::addresses::{PageRequest, name, require_visible, see_other};
@@ -23,7 +23,7 @@ use super::state::{HandlerResult, SHORT_BYTES, Wiki, WikiState};
 use super::submission::{
     Submission, form_bytes_max, query, read_form, read_submission, tidy_author, tidy_comment, too_large,
 };
-use super::validators::{insert, page_tag, revision_of_tag, tags};
+use super::validators::{date, insert, page_tag, revision_of_tag, tags};
 use super::visitor::Visitor;
 use crate::calendar::now;
 use crate::fields::to_lines;
@@ -32,42 +32,87 @@ use crate::{paths, render, views};
 
 /// Limit of forms that contain only names and numbers.
 const SMALL_FORM_BYTES: usize = 64 * 1024;
-/// How often a write with `If-Match: *` is retried when another write interferes.
+/// How often a write is retried when another write interferes.
 const ATTEMPTS: usize = 5;
 
-/// The requirement of a request on what it changes: a page with its revision, an attachment with its digest.
-pub(super) enum Demand<T> {
-    Nothing,
-    Absent,
-    Present,
-    /// One of these versions; the first one is what the client started from.
+/// The requirements of a request on what it changes: a page with its revision, an attachment with its digest. All must
+/// hold; without any, the last write wins.
+#[derive(Debug)]
+pub(super) struct Demand<T> {
+    /// `If-Match`. A foreign tag matches no version.
+    pub(super) matching: Option<Versions<T>>,
+    /// `If-Unmodified-Since`, in seconds.
+    pub(super) unmodified_since: Option<i64>,
+    /// `If-None-Match`.
+    pub(super) none_matching: Option<Versions<T>>,
+    /// Whether a form names them, which may be sent twice by a double click.
+    is_form: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum Versions<T> {
+    /// `*`.
+    Any,
+    /// The first one is what the client started from.
     OneOf(Vec<T>),
+}
+
+impl<T: PartialEq> Versions<T> {
+    fn has(&self, version: &T) -> bool {
+        match self {
+            Self::Any => true,
+            Self::OneOf(all) => all.contains(version),
+        }
+    }
+}
+
+impl<T> Demand<T> {
+    /// The requirements in the conditions of a request (RFC 9110, section 13.2.2); `version` reads an entity tag.
+    pub(super) fn of(headers: &HeaderMap, version: fn(&str) -> Option<T>) -> Self {
+        let versions = |name: &HeaderName, version: &dyn Fn(&str) -> Option<T>| {
+            let is_any = || tags(headers, name).any(|tag| tag == "*");
+            let one_of = || Versions::OneOf(tags(headers, name).filter_map(version).collect());
+            headers.contains_key(name).then(|| if is_any() { Versions::Any } else { one_of() })
+        };
+        let matching = versions(&IF_MATCH, &version);
+        let unmodified_since = date(headers, &IF_UNMODIFIED_SINCE).filter(|_| matching.is_none());
+        // If-None-Match compares weakly.
+        let weak = |tag: &str| version(tag.strip_prefix("W/").unwrap_or(tag));
+        Self { matching, unmodified_since, none_matching: versions(&IF_NONE_MATCH, &weak), is_form: false }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.matching.is_none() && self.unmodified_since.is_none() && self.none_matching.is_none()
+    }
 }
 
 impl Demand<u64> {
     /// The requirement of a form that shows revision `base`; 0 if there was no page.
     fn of_base(base: u64) -> Self {
-        if base == 0 { Self::Absent } else { Self::OneOf(vec![base]) }
+        let (matching, none_matching) =
+            if base == 0 { (None, Some(Versions::Any)) } else { (Some(Versions::OneOf(vec![base])), None) };
+        Self { matching, unmodified_since: None, none_matching, is_form: true }
     }
-}
 
-/// The requirement in the conditions of a request; `version` reads an entity tag.
-pub(super) fn demand<T>(headers: &HeaderMap, version: fn(&str) -> Option<T>) -> Result<Demand<T>, Problem> {
-    if let Some(value) = headers.get(IF_NONE_MATCH) {
-        let is_any = value.as_bytes().trim_ascii() == b"*";
-        let problem = || {
-            Problem::bad_request("A change accepts only `If-None-Match: *`, which means that nothing has the name yet.")
-        };
-        return is_any.then_some(Demand::Absent).ok_or_else(problem);
+    /// Whether a change that appears to have been made already counts as made (RFC 9110, section 13.1.1).
+    fn allows_repetition(&self) -> bool {
+        self.is_form || (self.base().is_some() && self.none_matching.is_none())
     }
-    if !headers.contains_key(IF_MATCH) {
-        return Ok(Demand::Nothing);
+
+    /// The revision from which the client started, if it names one.
+    fn base(&self) -> Option<u64> {
+        match &self.matching {
+            Some(Versions::OneOf(revisions)) => revisions.first().copied(),
+            _ => None,
+        }
     }
-    if tags(headers, &IF_MATCH).any(|tag| tag == "*") {
-        return Ok(Demand::Present);
+
+    fn holds(&self, page: Option<&Page>) -> bool {
+        let Some(page) = page else { return self.matching.is_none() };
+        self.matching.as_ref().is_none_or(|versions| versions.has(&page.revision))
+            && self.unmodified_since.is_none_or(|since| page.modified.div_euclid(1000) <= since)
+            && self.none_matching.as_ref().is_none_or(|versions| !versions.has(&page.revision))
     }
-    // A foreign tag matches no version.
-    Ok(Demand::OneOf(tags(headers, &IF_MATCH).filter_map(version).collect()))
 }
 
 pub(super) fn condition_required(condition: &str) -> Problem {
@@ -129,38 +174,44 @@ impl Wiki {
         }
     }
 
+    /// Executes a write if the page meets the requirements. A save of the content that the page already has makes no
+    /// revision: a form that was sent twice is no conflict with itself.
     async fn write_if(&self, write: Write, demand: Demand<u64>) -> Result<Committed, WriteRefusal> {
-        let name = write.name.clone();
-        let base = match &demand {
-            Demand::OneOf(revisions) => revisions.first().copied(),
-            _ => None,
-        };
+        if demand.is_empty() && self.settings.requires_condition {
+            let condition = "send If-Match with the ETag of the page, or If-None-Match: * for a new page";
+            return Err(condition_required(condition).into());
+        }
         for _ in 0..ATTEMPTS {
-            let condition = match &demand {
-                Demand::Nothing if self.settings.requires_condition => {
-                    let condition = "send If-Match with the ETag of the page, or If-None-Match: * for a new page";
-                    return Err(condition_required(condition).into());
-                }
-                Demand::Nothing => Condition::Any,
-                Demand::Absent => Condition::Absent,
-                Demand::Present | Demand::OneOf(_) => match self.database.page(&name).await? {
-                    Found::Page(page) if matches!(&demand, Demand::OneOf(all) if !all.contains(&page.revision)) => {
-                        self.counts.conflicts.add(1);
-                        return Err(WriteRefusal::Changed { found: Found::Page(page), base });
-                    }
-                    Found::Page(page) => Condition::Revision(page.revision),
-                    found => return Err(WriteRefusal::Changed { found, base }),
-                },
+            let found = self.database.page(&write.name).await?;
+            let page = if let Found::Page(page) = &found { Some(&**page) } else { None };
+            let is_allowed = demand.holds(page);
+            if let Some(page) = page.filter(|page| has_content(page, &write.action))
+                && (is_allowed || demand.allows_repetition())
+            {
+                // The change that saved it may not have reached all edges yet.
+                self.edges.await_purges().await;
+                return Ok(Committed::unchanged(page.revision));
+            }
+            if !is_allowed {
+                self.counts.conflicts.add(1);
+                return Err(WriteRefusal::Changed { found, base: demand.base() });
+            }
+            let condition = match page {
+                _ if demand.is_empty() => Condition::Any,
+                Some(page) => Condition::Revision(page.revision),
+                None => Condition::Absent,
             };
             match self.write(Write { condition, ..write.clone() }).await {
-                Ok(committed) => return Ok(committed),
-                Err(WriteError::Conflict(_)) if matches!(demand, Demand::Present) => (), // once more
-                Err(WriteError::Conflict(found)) => return Err(WriteRefusal::Changed { found, base }),
-                Err(error) => return Err(error.into()),
+                Err(WriteError::Conflict(_)) => (), // once more, with the current page
+                written => return Ok(written?),
             }
         }
         Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "The page is being changed too often; try again.").into())
     }
+}
+
+fn has_content(page: &Page, action: &WriteAction) -> bool {
+    matches!(action, WriteAction::Save { content, .. } if *content == page.content)
 }
 
 /// `POST /wiki/NAME`: creates or overwrites, or from the edit form: saves, merges or previews.
@@ -171,14 +222,14 @@ pub(crate) async fn post(PageRequest { wiki, visitor, name, uri, headers }: Page
     }
     let demand = match submission.base {
         Some(base) => Demand::of_base(base),
-        None => demand(&headers, revision_of_tag)?,
+        None => Demand::of(&headers, revision_of_tag),
     };
     save(&wiki, &visitor, &name, submission, demand, &headers).await
 }
 
 /// `PUT /wiki/NAME`.
 pub(crate) async fn put(PageRequest { wiki, visitor, name, uri, headers }: PageRequest, body: Body) -> HandlerResult {
-    let demand = demand(&headers, revision_of_tag)?;
+    let demand = Demand::of(&headers, revision_of_tag);
     let submission = read_submission(&headers, &uri, body, wiki.settings.page_bytes_max).await?;
     if let Some(problem) = submission.problem {
         return Err(Problem::bad_request(problem));
@@ -316,7 +367,7 @@ pub(crate) async fn delete(PageRequest { wiki, visitor, name, uri, headers }: Pa
     let comment = parameters.remove("comment").unwrap_or_default();
     let write =
         wiki.write_of(&visitor, &name, WriteAction::Delete, &comment, parameters.get("author").map(String::as_str));
-    match wiki.write_if(write, demand(&headers, revision_of_tag)?).await {
+    match wiki.write_if(write, Demand::of(&headers, revision_of_tag)).await {
         Ok(_) => Ok(StatusCode::NO_CONTENT.into_response()),
         Err(WriteRefusal::Problem(problem)) => Err(problem),
         Err(WriteRefusal::Changed { found: Found::Page(page), .. }) => {
@@ -327,7 +378,7 @@ pub(crate) async fn delete(PageRequest { wiki, visitor, name, uri, headers }: Pa
     }
 }
 
-fn html(text: &str) -> Response {
+pub(super) fn html(text: &str) -> Response {
     ([(CONTENT_TYPE, media_type::HTML)], text.to_owned()).into_response()
 }
 
@@ -428,7 +479,7 @@ async fn by_form(
             let base = base.parse().map_err(|_| Problem::bad_request("`base` is not a revision."))?;
             (Demand::of_base(base), StatusCode::CONFLICT)
         }
-        None => (demand(headers, revision_of_tag)?, StatusCode::PRECONDITION_FAILED),
+        None => (Demand::of(headers, revision_of_tag), StatusCode::PRECONDITION_FAILED),
     };
     wiki.write_if(write, demand).await.map_err(|refusal| match refusal {
         WriteRefusal::Problem(problem) => problem,

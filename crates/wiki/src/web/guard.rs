@@ -32,15 +32,8 @@ pub(crate) async fn identify(wiki: &Wiki, headers: &HeaderMap, uri: &Uri, peer: 
     let address = client_address(headers, peer, &wiki.settings.trusted_proxies);
     let is_local = peer.is_loopback() && is_from_loopback(headers) && is_local_name(&authority(headers, uri));
     let mut identity = Identity::Anonymous;
-    if let Some(value) = headers.get(AUTHORIZATION) {
-        let secret = value.to_str().ok().and_then(|text| text.split_once(' '));
-        let secret =
-            secret.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, secret)| secret.trim());
-        let token = match secret {
-            Some(secret) => accounts::token(&*wiki.database, secret).await?,
-            None => None,
-        };
-        let Some(token) = token else {
+    if let Some(secret) = bearer_token(headers) {
+        let Some(token) = accounts::token(&*wiki.database, secret).await? else {
             let detail =
                 "The API token is not valid; `breme wiki token add` creates one, for `Authorization: Bearer TOKEN`.";
             return Err(Problem::new(StatusCode::UNAUTHORIZED, detail).with_header(header::WWW_AUTHENTICATE, "Bearer"));
@@ -52,6 +45,14 @@ pub(crate) async fn identify(wiki: &Wiki, headers: &HeaderMap, uri: &Uri, peer: 
         identity = Identity::User { name, scope: user.scope };
     }
     Ok(Visitor { address, identity, is_local })
+}
+
+/// The token of the wiki in a request. Other schemes are those of a proxy in front, such as nginx with `auth_basic`,
+/// which forwards what it has checked.
+fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+    let text = headers.get(AUTHORIZATION)?.to_str().ok()?.trim();
+    let (scheme, secret) = text.split_once(' ').unwrap_or((text, ""));
+    scheme.eq_ignore_ascii_case("bearer").then(|| secret.trim())
 }
 
 /// Whether the request may be passed to its handler.

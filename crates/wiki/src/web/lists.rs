@@ -7,7 +7,7 @@ use axum::response::Response;
 use breme_http::media_type;
 use breme_wiki_database::keys;
 use breme_wiki_database::name::Name;
-use breme_wiki_database::page::{Change, ChangeKind, Found};
+use breme_wiki_database::page::{Change, Found};
 use bytes::Bytes;
 use http::{HeaderMap, Uri};
 use serde_json::{Value, json};
@@ -100,20 +100,25 @@ fn atom(title: &str, base: &str, changes: &[Change]) -> String {
         base = xml(base),
     );
     for change in changes {
-        let kind = match change.kind {
-            ChangeKind::Created => "created",
-            ChangeKind::Edited => "edited",
-            ChangeKind::Deleted => "deleted",
-            ChangeKind::Renamed => "renamed",
+        let (title, path) = match &change.file {
+            Some(file) => {
+                let path =
+                    format!("{}/history#change-{}", paths::attachment(&change.name, &file.name), change.sequence);
+                (format!("{}: {}", change.name, file.name), path)
+            }
+            None => {
+                let path = paths::page_part(&change.name, &format!("revisions/{}", change.revision));
+                (change.name.to_string(), path)
+            }
         };
-        let url = format!("{base}{}", paths::page_part(&change.name, &format!("revisions/{}", change.revision)));
+        let (url, kind) = (format!("{base}{path}"), views::kind(change));
         let author = change.author.as_deref().unwrap_or("anonymous");
         // Writing into a string cannot fail.
         let _ = write!(
             text,
             "<entry>\n<title>{} ({kind})</title>\n<id>{url}</id>\n<updated>{}</updated>\n<link href=\"{url}\"/>\n\
              <author><name>{}</name></author>\n<summary>{}</summary>\n</entry>\n",
-            xml(change.name.as_str()),
+            xml(&title),
             rfc3339(change.time),
             xml(author),
             xml(&change.comment),
@@ -185,6 +190,8 @@ pub(crate) async fn suggest(
 
 #[cfg(test)]
 mod tests {
+    use breme_wiki_database::page::ChangeKind;
+
     use super::*;
 
     #[test]
@@ -198,6 +205,7 @@ mod tests {
             author: None,
             comment: "<b>\u{7}\"".into(),
             bytes: 1,
+            file: None,
         };
         let text = atom("T<", "http://x", &[change]);
         assert!(

@@ -124,7 +124,10 @@ fn router(wiki: Arc<Wiki>) -> Router {
         .route("/wiki/{name}/revert", post(changes::revert))
         .route("/wiki/{name}/files", get(files::list).post(files::upload))
         .route("/wiki/{name}/files/{file}", get(files::download).put(files::put).delete(files::delete))
-        .route("/wiki/{name}/files/{file}/delete", post(files::delete_by_form))
+        .route("/wiki/{name}/files/{file}/delete", get(files::delete_form).post(files::delete_by_form))
+        .route("/wiki/{name}/files/{file}/history", get(files::history))
+        .route("/wiki/{name}/files/{file}/restore", post(files::restore))
+        .route("/wiki/{name}/files/{file}/versions/{sequence}", get(files::version))
         .route("/pages", get(lists::pages))
         .route("/new", get(changes::new_form))
         .route("/recent", get(lists::recent))
@@ -150,6 +153,10 @@ fn router(wiki: Arc<Wiki>) -> Router {
 /// Wraps every request: authentication and authorisation, error pages, common headers.
 async fn outermost(State(wiki): WikiState, mut request: axum::extract::Request, next: Next) -> Response {
     let (method, uri) = (request.method().clone(), request.uri().clone());
+    if method != Method::GET {
+        // Ranges are defined for GET only (RFC 9110, section 14.2).
+        request.headers_mut().remove(http::header::RANGE);
+    }
     wiki.counts.requests.add(1);
     if uri.path() != COUNTER_PATH {
         wiki.counts.since_read.add(1);

@@ -258,15 +258,18 @@ pub(crate) async fn missing_links(wiki: &Wiki, text: &str) -> Result<Vec<Name>, 
     Ok(missing)
 }
 
-fn number(text: Option<&String>, what: &str) -> Result<Option<u64>, Problem> {
+pub(super) fn number(text: Option<&String>, what: &str) -> Result<Option<u64>, Problem> {
     let parse = |text: &String| text.parse().map_err(|_| Problem::bad_request(format!("`{what}` is not a number.")));
     text.filter(|text| !text.is_empty()).map(parse).transpose()
 }
 
-/// `GET /wiki/NAME/history`.
+/// `GET /wiki/NAME/history?before=REVISION&sequence=SEQUENCE`.
 pub(crate) async fn history(PageRequest { wiki, visitor, name, uri, headers }: PageRequest) -> HandlerResult {
-    let before = number(query(&uri).get("before"), "before")?;
-    let (changes, has_more) = first_lines(wiki.database.history(&name, before, LINES + 1).await?);
+    let parameters = query(&uri);
+    let before = number(parameters.get("before"), "before")?;
+    let sequence = number(parameters.get("sequence"), "sequence")?.unwrap_or(0);
+    let place = before.map(|revision| (revision, sequence));
+    let (changes, has_more) = first_lines(wiki.database.history(&name, place, LINES + 1).await?);
     if changes.is_empty() && before.is_none() {
         return Err(Problem::not_found(format!("There has never been a page {name}.")));
     }
@@ -342,7 +345,7 @@ pub(crate) async fn difference(PageRequest { wiki, visitor, name, uri, headers }
     let from = match number(parameters.get("from"), "from")? {
         Some(from) => from,
         // The first revision of a redirect is not 1.
-        None => wiki.database.history(&name, Some(to), 1).await?.first().map_or(0, |change| change.revision),
+        None => wiki.database.history(&name, Some((to, 0)), 1).await?.first().map_or(0, |change| change.revision),
     };
     let by_words = parameters.get("by").is_none_or(|by| by != "lines");
     let (old, new) = (content_of(&wiki, &name, from).await?, content_of(&wiki, &name, to).await?);

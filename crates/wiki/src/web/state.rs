@@ -15,6 +15,7 @@ use tokio::sync::Semaphore;
 
 use super::counts::{Counts, Reading};
 use super::documents::Documents;
+use super::files::UPLOAD_FACTOR;
 use super::limiter::Limiter;
 use super::problem::Problem;
 use super::validators::{Audience, Representation, digest};
@@ -42,6 +43,12 @@ const REFUSED_SECONDS: &str = "2";
 /// Longest text that is parsed and rendered inline.
 pub(super) const SHORT_BYTES: usize = 16 * 1024;
 
+/// Limit of the memory for the bodies of uploads, as a multiple of that of the largest form.
+const UPLOAD_FORMS_MAX: usize = 4;
+
+/// The unit in which that memory is counted, in bytes.
+pub(super) const UPLOAD_UNIT: usize = 1024;
+
 /// State shared by all handlers.
 pub struct Wiki {
     pub(crate) database: Arc<dyn Database>,
@@ -61,6 +68,8 @@ pub struct Wiki {
     working: Arc<Semaphore>,
     /// A permit for each piece of work, whether it waits or not.
     admitted: Arc<Semaphore>,
+    /// A permit for each [`UPLOAD_UNIT`] of a body with files.
+    pub(super) uploads: Arc<Semaphore>,
 }
 
 pub(crate) type WikiState = State<Arc<Wiki>>;
@@ -74,6 +83,8 @@ impl Wiki {
         let template = |has_accounts| digest(views::sample(&settings, has_accounts).as_bytes());
         let templates = [false, true].map(template);
         let has_accounts = AtomicBool::new(settings.has_accounts);
+        let form_units = (settings.attachment_bytes_max * UPLOAD_FACTOR).div_ceil(UPLOAD_UNIT);
+        let uploads = Semaphore::new((form_units * UPLOAD_FORMS_MAX).min(Semaphore::MAX_PERMITS));
         Self {
             database,
             counts: Counts::default(),
@@ -87,6 +98,7 @@ impl Wiki {
             hashing: Semaphore::new(2),
             working: Arc::new(Semaphore::new(WORKING_MAX)),
             admitted: Arc::new(Semaphore::new(WORKING_MAX + WAITING_MAX)),
+            uploads: Arc::new(uploads),
         }
     }
 

@@ -6,8 +6,9 @@ use breme_wiki_database::name::Name;
 use breme_wiki_database::{Database, open};
 use http::Request;
 use http::header::{
-    ACCEPT, AUTHORIZATION, COOKIE, ETAG, HOST, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, LOCATION,
-    ORIGIN, SET_COOKIE, VARY,
+    ACCEPT, ACCEPT_RANGES, AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, COOKIE, ETAG, HOST, IF_MATCH,
+    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED, LOCATION, ORIGIN, RANGE,
+    SET_COOKIE, VARY,
 };
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -33,7 +34,10 @@ const ROUTES: &[(&str, &[&str])] = &[
     ("/wiki/{name}/revert", &["POST"]),
     ("/wiki/{name}/files", &["GET", "POST"]),
     ("/wiki/{name}/files/{file}", &["GET", "PUT", "DELETE"]),
-    ("/wiki/{name}/files/{file}/delete", &["POST"]),
+    ("/wiki/{name}/files/{file}/delete", &["GET", "POST"]),
+    ("/wiki/{name}/files/{file}/history", &["GET"]),
+    ("/wiki/{name}/files/{file}/restore", &["POST"]),
+    ("/wiki/{name}/files/{file}/versions/{sequence}", &["GET"]),
     ("/pages", &["GET"]),
     ("/new", &["GET"]),
     ("/recent", &["GET"]),
@@ -231,7 +235,7 @@ async fn a_page_in_memory_is_answered_as_the_router_answers_it() {
         let request = || Site::request("GET", path, headers, "");
         let mut by_router = TestResponse::read(site.application.router.clone().oneshot(request()).await.unwrap()).await;
         // Added by hyper if missing.
-        by_router.headers.remove(http::header::CONTENT_LENGTH);
+        by_router.headers.remove(CONTENT_LENGTH);
         let from_memory = site.wiki.respond_from_memory(&request());
         let Some(from_memory) = from_memory else { return (by_router.status.as_u16(), false) };
         let from_memory = TestResponse::read(from_memory).await;
@@ -298,7 +302,24 @@ async fn conditions_of_changes() {
     assert_eq!(put(&[(IF_MATCH, &html)], "x").await.status, 200);
     assert_eq!(put(&[(IF_MATCH, "*")], "y").await.status, 200);
     assert_eq!(site.send("DELETE", "/wiki/A", &[(IF_MATCH, &html)], "").await.status, 412);
-    assert_eq!(put(&[(IF_NONE_MATCH, "\"x\"")], "y").await.status, 400);
+    // In the order of RFC 9110, section 13.2.2.
+    let tag = site.get("/wiki/A.json", &[]).await.header(ETAG).to_owned();
+    let (past, future) = ("Sat, 01 Jan 2000 00:00:00 GMT", "Fri, 01 Jan 2100 00:00:00 GMT");
+    for (headers, status) in [
+        (&[(IF_NONE_MATCH, tag.as_str())][..], 412),
+        (&[(IF_NONE_MATCH, &format!("\"x\", W/{tag}"))], 412),
+        (&[(IF_NONE_MATCH, "\"x\"")], 200),
+        (&[(IF_UNMODIFIED_SINCE, past)], 412),
+        (&[(IF_UNMODIFIED_SINCE, future)], 200),
+        (&[(IF_UNMODIFIED_SINCE, "yesterday")], 200),
+        (&[(IF_MATCH, "*"), (IF_UNMODIFIED_SINCE, past)], 200),
+        (&[(IF_MATCH, "\"x\""), (IF_NONE_MATCH, "\"x\"")], 412),
+        (&[(IF_MATCH, "*"), (IF_NONE_MATCH, "*")], 412),
+        (&[(IF_UNMODIFIED_SINCE, future), (IF_NONE_MATCH, "*")], 412),
+    ] {
+        assert_eq!(put(headers, &format!("{headers:?}")).await.status, status, "{headers:?}");
+    }
+    assert_eq!(site.send("DELETE", "/wiki/A", &[(IF_UNMODIFIED_SINCE, past)], "").await.status, 412);
     let strict = Site::new(Settings { requires_condition: true, ..Settings::default() }).await;
     assert_eq!(strict.write("A", "x").await.status, 428);
     assert_eq!(strict.send("PUT", "/wiki/A", &[(IF_NONE_MATCH, "*")], "x").await.status, 201);
@@ -392,11 +413,11 @@ async fn conditions_of_forms() {
     for (path, form) in [("revert", &[("revision", "1")][..]), ("rename", &[("to", "B")]), ("delete", &[])] {
         let path = format!("/wiki/A/{path}");
         for (header, status) in
-            [((IF_MATCH, "\"r1-j\""), 412), ((IF_NONE_MATCH, "*"), 412), ((IF_NONE_MATCH, "x"), 400)]
+            [((IF_MATCH, "\"r1-j\""), 412), ((IF_NONE_MATCH, "*"), 412), ((IF_NONE_MATCH, "\"r2-m\""), 412)]
         {
             assert_eq!(site.form(&path, std::slice::from_ref(&header), form).await.status, status, "{path} {header:?}");
         }
-        let stale = [form, &[("base", "1")]].concat();
+        let stale = [form, &[("base", "7")]].concat();
         assert_eq!(site.form(&path, &[], &stale).await.status, 409, "{path}");
     }
     assert_eq!(site.get("/wiki/A.md", &[]).await.text, "two");
@@ -439,9 +460,18 @@ async fn conditions_of_files() {
     assert_eq!(site.send("POST", "/wiki/A/files", &upload, form).await.status, 412);
     assert_eq!(site.get("/wiki/A/files/f.txt", &[]).await.text, "two");
 
-    // The form in the list shows one version, and deletes only that one.
-    let list = site.get("/wiki/A/files", &[HTML]).await.text;
-    let shown = list.split_once("name=\"digest\" value=\"").unwrap().1.split('"').next().unwrap();
+    for (header, status) in [
+        ((IF_UNMODIFIED_SINCE, "Sat, 01 Jan 2000 00:00:00 GMT"), 412),
+        ((IF_NONE_MATCH, tag(&site).await.as_str()), 412),
+        ((IF_NONE_MATCH, first.as_str()), 201),
+        ((IF_UNMODIFIED_SINCE, "Fri, 01 Jan 2100 00:00:00 GMT"), 201),
+    ] {
+        assert_eq!(put(&site, std::slice::from_ref(&header), "two").await, status, "{header:?}");
+    }
+
+    // The form shows one version, and deletes only that one.
+    let form_page = site.get("/wiki/A/files/f.txt/delete", &[HTML]).await.text;
+    let shown = form_page.split_once("name=\"digest\" value=\"").unwrap().1.split('"').next().unwrap();
     assert_eq!(put(&site, &[], "three").await, 201);
     assert_eq!(site.form("/wiki/A/files/f.txt/delete", &[], &[("digest", shown)]).await.status, 412);
     assert_eq!(put(&site, &[], "two").await, 201);
@@ -511,7 +541,7 @@ async fn history_differences_and_reverts() {
     assert!(site.get("/wiki/A/revisions/1?format=markdown", &[]).await.text.contains("old words"));
     assert_eq!(site.get("/wiki/A/revisions/9", &[]).await.status, 404);
     assert_eq!(site.form("/wiki/A/revert", &[HTML], &[("revision", "1"), ("base", "2")]).await.status, 303);
-    assert_eq!(site.form("/wiki/A/revert", &[HTML], &[("revision", "1"), ("base", "2")]).await.status, 409);
+    assert_eq!(site.form("/wiki/A/revert", &[HTML], &[("revision", "2"), ("base", "2")]).await.status, 409);
     assert_eq!(site.get("/wiki/A.md", &[]).await.text, "old words\n");
     assert!(site.get("/wiki/A/history", &[HTML]).await.text.contains("Revert to revision 1"));
     // A deleted page can be restored.
@@ -545,6 +575,12 @@ async fn renaming_leaves_a_redirect() {
     assert!(site.get("/wiki/New_name/history", &[]).await.text.contains("renamed"));
     let links: Value = site.get("/wiki/Old/backlinks", &[JSON]).await.json();
     assert_eq!(links, json!(["Other"]));
+    site.send("PUT", "/wiki/New_name/files/f.txt", &[], "x").await;
+    let moved = site.get("/wiki/Old/files/f.txt", &[]).await;
+    assert_eq!((moved.status.as_u16(), moved.header(LOCATION)), (302, "/wiki/New_name/files/f.txt"));
+    // And back.
+    assert_eq!(site.form("/wiki/New_name/rename", &[HTML], &[("to", "Old")]).await.status, 303);
+    assert_eq!(site.get("/wiki/Old.md", &[]).await.text, "text");
 }
 
 #[tokio::test]
@@ -574,6 +610,184 @@ async fn lists_searches_and_feeds() {
     assert!(feed.text.contains("<id>http://localhost/wiki/Bled/revisions/1</id>"), "{}", feed.text);
     assert_eq!(site.get("/new?name=Bled", &[]).await.header(LOCATION), "/wiki/Bled");
     assert_eq!(site.get("/new?name=N%20y", &[]).await.header(LOCATION), "/wiki/N_y/edit");
+}
+
+/// A form with files.
+fn files_form(parts: &[(&str, &str)]) -> String {
+    let part = |(name, text): &(&str, &str)| match name.strip_prefix("file:") {
+        Some(file) => {
+            format!("--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{file}\"\r\n\r\n{text}\r\n")
+        }
+        None => format!("--x\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{text}\r\n"),
+    };
+    format!("{}--x--\r\n", parts.iter().map(part).collect::<String>())
+}
+
+const MULTIPART: (HeaderName, &str) = (CONTENT_TYPE, "multipart/form-data; boundary=x");
+
+#[tokio::test]
+async fn a_form_replaces_files_only_if_asked() {
+    let site = Site::new(Settings::default()).await;
+    site.write("A", "x").await;
+    let send =
+        async |parts: &[(&str, &str)]| site.send("POST", "/wiki/A/files", &[MULTIPART], &files_form(parts)).await;
+    assert_eq!(send(&[("file:a.txt", "one"), ("author", "Ana"), ("comment", "a file")]).await.status, 201);
+    let refused = send(&[("file:b.txt", "new"), ("file:a.txt", "two")]).await;
+    assert_eq!(refused.status, 412);
+    assert!(refused.text.contains("already has a.txt"), "{}", refused.text);
+    assert_eq!(site.get("/wiki/A/files/a.txt", &[]).await.text, "one");
+    assert_eq!(site.get("/wiki/A/files/b.txt", &[]).await.status, 404, "all or none");
+    assert_eq!(send(&[("file:b.txt", "new"), ("file:a.txt", "two"), ("replace", "yes")]).await.status, 201);
+    assert_eq!(site.get("/wiki/A/files/a.txt", &[]).await.text, "two");
+    let list = site.get("/wiki/A/files", &[HTML]).await.text;
+    assert!(list.contains("name=\"replace\"") && !list.contains("<button>Delete"), "{list}");
+    assert_eq!(send(&[("file:c", ""), ("comment", &"x".repeat(20_000))]).await.status, 413);
+}
+
+#[tokio::test]
+async fn changes_of_files_are_listed_and_undone() {
+    let site = Site::new(Settings::default()).await;
+    site.write("A", "x").await;
+    let file = "/wiki/A/files/a.txt";
+    site.send("PUT", &format!("{file}?author=Ana&comment=first"), &[], "one").await;
+    site.send("PUT", &format!("{file}?author=Bor"), &[], "two").await;
+    assert_eq!(site.form(&format!("{file}/delete"), &[HTML], &[("author", "Vandal")]).await.status, 303);
+    for path in ["/wiki/A/history", "/recent"] {
+        let changes = site.get(path, &[JSON]).await.json()["changes"].clone();
+        for (index, kind, author) in [(0, "detached", "Vandal"), (1, "replaced", "Bor"), (2, "attached", "Ana")] {
+            let change = &changes[index];
+            assert_eq!((&change["kind"], &change["author"]), (&json!(kind), &json!(author)), "{path}: {changes}");
+            assert_eq!(change["file"]["name"], "a.txt");
+        }
+        assert_eq!(changes[2]["comment"], "first");
+        assert!(changes[3].get("file").is_none(), "{changes}");
+        let page = site.get(path, &[HTML]).await.text;
+        assert!(page.contains("file deleted") && page.contains("/wiki/A/files/a.txt/history"), "{page}");
+    }
+    assert!(site.get("/recent.atom", &[]).await.text.contains("<title>A: a.txt (file deleted)</title>"));
+    let history = site.get(&format!("{file}/history"), &[HTML]).await.text;
+    assert!(history.contains("The file has been deleted.") && history.contains("Earlier version"), "{history}");
+    let changes = site.get(&format!("{file}/history"), &[JSON]).await.json()["changes"].clone();
+    let versions: Vec<String> = (0..2).map(|index| changes[index]["sequence"].to_string()).collect();
+    let earlier = site.get(&format!("{file}/versions/{}", versions[1]), &[]).await;
+    assert_eq!((earlier.text.as_str(), earlier.header(CONTENT_TYPE)), ("one", "text/plain; charset=utf-8"));
+    assert_eq!(earlier.header(CONTENT_SECURITY_POLICY), "default-src 'none'; sandbox");
+    assert_eq!(site.get(&format!("{file}/versions/1"), &[]).await.status, 404);
+
+    let restore = async |version: &str, digest: &str| {
+        site.form(&format!("{file}/restore"), &[HTML], &[("version", version), ("digest", digest)]).await.status
+    };
+    assert_eq!(restore("1", "").await, 404);
+    assert_eq!(restore("", "").await, 400);
+    assert_eq!(restore(&versions[0], "").await, 303);
+    assert_eq!(site.get(file, &[]).await.text, "two");
+    assert_eq!(restore(&versions[1], "").await, 412, "the form showed no file");
+    let history = site.get(&format!("{file}/history"), &[HTML]).await.text;
+    let digest = history.split_once("name=\"digest\" value=\"").unwrap().1.split('"').next().unwrap();
+    assert_eq!(restore(&versions[1], digest).await, 303);
+    assert_eq!(site.get(file, &[]).await.text, "one");
+    assert!(site.get("/wiki/A/history", &[HTML]).await.text.contains("Restore the version of"));
+    assert_eq!(site.get("/wiki/A.json", &[]).await.json()["revision"], 1);
+    assert_eq!(site.get("/wiki/A/files/none/history", &[]).await.status, 404);
+}
+
+#[tokio::test]
+async fn a_history_with_many_files_has_all_pages() {
+    let site = Site::new(Settings::default()).await;
+    site.write("A", "one").await;
+    for number in 0..150 {
+        site.send("PUT", &format!("/wiki/A/files/{number}"), &[], "x").await;
+    }
+    site.write("A", "two").await;
+    let (mut path, mut lines) = (String::from("/wiki/A/history"), 0);
+    loop {
+        let page = site.get(&path, &[HTML]).await.text;
+        lines += page.matches("<tr").count() - 1;
+        assert!(path.contains('?') || page.contains("name=\"to\" value=\"2\" checked"), "{page}");
+        let Some((_, next)) = page.split_once("href=\"/wiki/A/history?before") else { break };
+        path = format!("/wiki/A/history?before{}", next.split('"').next().unwrap().replace("&amp;", "&"));
+    }
+    assert_eq!(lines, 152);
+}
+
+#[tokio::test]
+async fn media_are_played_and_sent_in_ranges() {
+    let site = Site::new(Settings::default()).await;
+    site.write("A", "x").await;
+    site.send("PUT", "/wiki/A/files/s.wav", &[], "0123456789").await;
+    let whole = site.get("/wiki/A/files/s.wav", &[]).await;
+    assert_eq!(
+        whole.header(CONTENT_SECURITY_POLICY),
+        "default-src 'none'; media-src 'self'; sandbox allow-same-origin"
+    );
+    assert_eq!(whole.header(ACCEPT_RANGES), "bytes");
+    let tag = whole.header(ETAG).to_owned();
+    let get = async |range: &str, more: &[(HeaderName, &str)]| {
+        let response = site.get("/wiki/A/files/s.wav", &[&[(RANGE, range)], more].concat()).await;
+        (response.status.as_u16(), response.header(CONTENT_RANGE).to_owned(), response.text)
+    };
+    let expect = |status: u16, range: &str, text: &str| (status, range.to_owned(), text.to_owned());
+    assert_eq!(get("bytes=2-4", &[]).await, expect(206, "bytes 2-4/10", "234"));
+    assert_eq!(get("bytes=7-", &[]).await, expect(206, "bytes 7-9/10", "789"));
+    assert_eq!(get("bytes=-2", &[(IF_RANGE, &tag)]).await, expect(206, "bytes 8-9/10", "89"));
+    assert_eq!(get("bytes=-2", &[(IF_RANGE, "\"x\"")]).await, expect(200, "", "0123456789"));
+    assert_eq!(get("bytes=10-", &[]).await, expect(416, "bytes */10", ""));
+    assert_eq!(get("bytes=0-1,4-5", &[]).await, expect(200, "", "0123456789"), "several are ignored");
+    assert_eq!(get("lines=0-1", &[]).await, expect(200, "", "0123456789"));
+    assert_eq!(get("bytes=2-4", &[(IF_NONE_MATCH, &tag)]).await, expect(304, "", ""));
+    let head = site.send("HEAD", "/wiki/A/files/s.wav", &[(RANGE, "bytes=2-4")], "").await;
+    assert_eq!(head.status, 200, "ranges are for GET only");
+}
+
+#[tokio::test]
+async fn the_memory_of_uploads_is_limited() {
+    let site = Site::new(Settings { attachment_bytes_max: 4096, ..Settings::default() }).await;
+    site.write("A", "x").await;
+    let put = async |headers: &[(HeaderName, &str)]| site.send("PUT", "/wiki/A/files/f", headers, "x").await;
+    assert_eq!(put(&[]).await.status, 201);
+    let all = u32::try_from(4 * 8 * 4096 / state::UPLOAD_UNIT).unwrap();
+    // The writer may not have dropped the bytes yet.
+    let held = site.wiki.uploads.acquire_many(all).await.unwrap();
+    assert_eq!(site.wiki.uploads.available_permits(), 0);
+    drop(held);
+    let held = site.wiki.uploads.acquire_many(all - 2).await.unwrap();
+    // A body that says its length needs no more than that; another one may be as long as is allowed.
+    assert_eq!(put(&[(CONTENT_LENGTH, "1")]).await.status, 201);
+    let refused = put(&[]).await;
+    assert!(refused.status == 503 && !refused.header(http::header::RETRY_AFTER).is_empty(), "{}", refused.text);
+    assert_eq!(site.send("POST", "/wiki/A/files", &[MULTIPART], &files_form(&[("file:f", "")])).await.status, 503);
+    drop(held);
+    assert_eq!(put(&[]).await.status, 201);
+    drop(site.wiki.uploads.acquire_many(all).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_form_that_is_sent_twice_is_no_conflict() {
+    let site = Site::new(Settings::default()).await;
+    for base in ["0", "1"] {
+        for _ in 0..2 {
+            let text = format!("text {base}");
+            let saved = site.form("/wiki/A", &[HTML], &[("text", &text), ("base", base)]).await;
+            assert_eq!((saved.status.as_u16(), saved.header(LOCATION)), (303, "/wiki/A"));
+        }
+    }
+    let tag = site.get("/wiki/A.json", &[]).await.header(ETAG).to_owned();
+    for headers in [&[][..], &[(IF_MATCH, "\"r1-j\"")], &[(IF_MATCH, &tag)]] {
+        let saved = site.send("PUT", "/wiki/A", headers, "text 1").await;
+        assert_eq!((saved.status.as_u16(), &saved.json()["revision"]), (200, &json!(2)), "{headers:?}");
+    }
+    assert_eq!(site.send("PUT", "/wiki/A", &[(IF_NONE_MATCH, "*")], "text 1").await.status, 412);
+    let history = site.get("/wiki/A/history", &[JSON]).await.json();
+    assert_eq!(history["changes"].as_array().unwrap().len(), 2, "the same text is no revision");
+}
+
+#[tokio::test]
+async fn credentials_for_a_proxy_in_front_are_ignored() {
+    let site = Site::new(Settings::default()).await;
+    site.write("A", "x").await;
+    for (value, status) in [("Basic YTpi", 200), ("Digest x", 200), ("Bearer", 401), ("bearer x", 401)] {
+        assert_eq!(site.get("/wiki/A", &[(AUTHORIZATION, value)]).await.status, status, "{value}");
+    }
 }
 
 #[tokio::test]
@@ -1014,7 +1228,8 @@ async fn the_description_is_that_of_the_routes() {
         .collect();
     assert_eq!(described, routed);
     for (path, _) in ROUTES {
-        let real = path.replace("{name}", "A").replace("{revision}", "1").replace("{file}", "f");
+        let real =
+            path.replace("{name}", "A").replace("{revision}", "1").replace("{file}", "f").replace("{sequence}", "1");
         for method in ["GET", "POST", "PUT", "DELETE"] {
             let response = site.send(method, &real, &[], "").await;
             let exists = response.status != 405 && !response.text.contains("nothing at this address");

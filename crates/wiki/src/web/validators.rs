@@ -2,12 +2,15 @@
 
 use axum::body::Body;
 use axum::response::Response;
-use breme_http::media_type;
+use breme_http::{ByteRange, Ranges, media_type, parse_ranges};
 use breme_wiki_database::digest::sha256;
 use breme_wiki_database::keys;
 use breme_wiki_database::page::Millis;
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, COOKIE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, VARY};
+use http::header::{
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_RANGE, CONTENT_TYPE, COOKIE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH,
+    IF_RANGE, LAST_MODIFIED, RANGE, VARY,
+};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use crate::calendar::http_date;
@@ -76,6 +79,34 @@ impl Representation {
         headers
     }
 
+    /// As [`respond`](Self::respond), or the single range that the client requests (RFC 9110, section 14).
+    pub(crate) fn respond_in_parts(self, request: &HeaderMap, cache_control: &HeaderValue) -> Response {
+        let body = self.body.clone();
+        let mut response = self.respond(request, cache_control);
+        response.headers_mut().insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        if response.status() != StatusCode::OK || !is_same_version(request, response.headers()) {
+            return response;
+        }
+        let Some(range) = request.get(RANGE) else { return response };
+        let length = body.len();
+        match parse_ranges(range.as_bytes(), length as u64) {
+            Ranges::One(ByteRange { start, end }) => {
+                *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+                insert(response.headers_mut(), CONTENT_RANGE, &format!("bytes {start}-{}/{length}", end - 1));
+                // Both are at most the length, which is a usize.
+                *response.body_mut() = Body::from(body.slice(start as usize..end as usize));
+            }
+            Ranges::Unsatisfiable => {
+                *response.status_mut() = StatusCode::RANGE_NOT_SATISFIABLE;
+                insert(response.headers_mut(), CONTENT_RANGE, &format!("bytes */{length}"));
+                *response.body_mut() = Body::empty();
+            }
+            // Several are never needed: a player requests one after the other.
+            Ranges::Ignored | Ranges::Several(_) => (),
+        }
+        response
+    }
+
     /// The response, or 304 if the client has it.
     pub(crate) fn respond(self, request: &HeaderMap, cache_control: &HeaderValue) -> Response {
         let mut response = Response::new(Body::empty());
@@ -112,10 +143,22 @@ pub(crate) fn is_current(request: &HeaderMap, tag: &HeaderValue, modified: Optio
         let opaque = |tag: &str| tag.strip_prefix("W/").unwrap_or(tag).to_owned();
         return tags(request, &IF_NONE_MATCH).any(|one| one == "*" || opaque(one) == *tag);
     }
-    let since = request.get(IF_MODIFIED_SINCE).and_then(|value| httpdate::parse_http_date(value.to_str().ok()?).ok());
-    let (Some(since), Some(modified)) = (since, modified) else { return false };
-    let since = since.duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    u64::try_from(modified.div_euclid(1000)).is_ok_and(|modified| modified <= since)
+    let (Some(since), Some(modified)) = (date(request, &IF_MODIFIED_SINCE), modified) else { return false };
+    modified.div_euclid(1000) <= since
+}
+
+/// Whether the parts that the client has are of this version, according to If-Range, which compares strongly. A date
+/// never matches: two versions may be of the same second.
+fn is_same_version(request: &HeaderMap, response: &HeaderMap) -> bool {
+    let Some(condition) = request.get(IF_RANGE) else { return true };
+    response.get(ETAG) == Some(condition)
+}
+
+/// The date in a header, in seconds since 1970.
+pub(crate) fn date(headers: &HeaderMap, name: &HeaderName) -> Option<i64> {
+    let date = httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok()?;
+    let seconds = date.duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    i64::try_from(seconds).ok()
 }
 
 /// The members of a list of entity tags. The wiki's own tags contain no commas.
