@@ -7,6 +7,7 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 
 use arc_swap::ArcSwap;
 use breme_http::media_type::{JSON, TEXT};
@@ -23,6 +24,11 @@ pub trait Api: fmt::Debug + Send {
 
     /// Responds to a request. Methods other than GET and HEAD are only passed on with a valid token.
     fn answer(&self, call: &Call<'_>) -> AdminPage;
+
+    /// The response to GET or HEAD if another thread makes it, because [`Api::answer`] would delay other pages.
+    fn answer_later(&self, _call: &Call<'_>) -> Option<Receiver<AdminPage>> {
+        None
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `/metrics` | metrics as Prometheus text, or as OpenMetrics if the request accepts that |
 //! | `/health` | 200 while the process runs |
-//! | `/ready` | 200 while it accepts requests, 503 while it shuts down or lacks its database |
+//! | `/ready` | 200 while it accepts requests, 503 while it shuts down or lacks something, such as its database |
 //!
 //! A role may add pages of its own ([`Api`]); those that change something require a token. Begin with
 //! [`AdminListener`].

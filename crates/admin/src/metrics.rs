@@ -5,7 +5,7 @@
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use breme_base::{Metric, MetricKind};
+use breme_base::{Metric, MetricKind, TimeHistogram};
 use breme_driver::{CloseKind, CounterReader, ShardCounters};
 use breme_http::RefusalReason;
 use prometheus_client::collector::Collector;
@@ -24,6 +24,12 @@ pub struct Buckets {
     pub counts: Vec<(f64, u64)>,
     /// The sum of all values.
     pub sum: f64,
+}
+
+impl From<TimeHistogram> for Buckets {
+    fn from(times: TimeHistogram) -> Self {
+        Self { counts: times.buckets().collect(), sum: times.sum().as_secs_f64() }
+    }
 }
 
 /// Encodes families of metrics, each in one call.
@@ -275,7 +281,7 @@ impl Collector for ConnectionMetrics {
         });
         families.counters("connections_closed", "Closed connections, by reason.", ends)?;
         let failed = sum(|shard| shard.accepts_failed);
-        families.counter("accepts_failed", "Failed accepts, for want of file descriptors or memory.", failed)?;
+        families.counter("accepts_failed", "Failed accepts, for lack of file descriptors or memory.", failed)?;
         let [received, sent] = [sum(|shard| shard.received_bytes), sum(|shard| shard.sent_bytes)];
         families.counter_of(&Unit::Bytes, "received", "Bytes received, without TLS overhead.", received)?;
         families.counter_of(

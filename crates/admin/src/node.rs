@@ -3,6 +3,7 @@
 //! It serves [`CONNECTIONS_KEPT`] connections. A further one replaces the connection that has been idle longest: a
 //! scraper sends its request at once, and so is served however many idle clients there are.
 
+use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
 use breme_base::{Instant, WallClock};
@@ -23,6 +24,8 @@ const CONNECTIONS_KEPT: usize = 48;
 pub(super) const CONNECTIONS_MAX: usize = 64;
 /// Time limit of an idle connection, and of one request. Longer than usual scrape intervals.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// How often responses that another thread makes are looked for.
+const LATER_POLL: Duration = Duration::from_millis(10);
 /// Expected size of a page, to avoid reallocation.
 const PAGE_BYTES: usize = 16 * 1024;
 /// Responses of a connection before others are served. Few, since a page may cost a fraction of a millisecond.
@@ -32,7 +35,7 @@ pub(super) const CONTENT_BYTES_MAX: u64 = 256 * 1024;
 
 const INDEX: &str = "GET /metrics  metrics for Prometheus (text format 0.0.4, or OpenMetrics if Accept prefers it)\n\
     GET /health   200 while the process runs\n\
-    GET /ready    200 while it accepts requests, 503 while it shuts down or lacks its database\n";
+    GET /ready    200 when ready, else 503\n";
 
 /// Serves all connections.
 #[derive(Debug)]
@@ -42,6 +45,8 @@ pub struct AdminNode {
     date: CachedDate,
     connections: Connections<AdminClientState>,
     server: ServerShard,
+    /// When to look for responses of another thread; none if no connection waits for one.
+    next_look: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -60,6 +65,8 @@ struct AdminClientState {
     since: Instant,
     /// A request with incomplete content.
     pending: Option<PendingRequest>,
+    /// The response, which another thread makes.
+    later: Option<Receiver<AdminPage>>,
 }
 
 /// A request that may change something.
@@ -83,6 +90,7 @@ enum RequestStep {
     Answer(AdminPage),
     /// Its content is read first.
     Read(PendingRequest),
+    Wait(Receiver<AdminPage>),
 }
 
 impl RoutedPages {
@@ -97,7 +105,9 @@ impl RoutedPages {
             (_, "/" | "/metrics" | "/health" | "/ready") => RequestStep::Answer(self.page(path, only_looks)),
             (None, _) => RequestStep::Answer(AdminPage::plain(404, self.index())),
             (Some((api, _)), _) if only_looks => {
-                RequestStep::Answer(api.answer(&Call { method: head.method.as_str(), path, query, content: b"" }))
+                let call = Call { method: head.method.as_str(), path, query, content: b"" };
+                let later = api.answer_later(&call).map(RequestStep::Wait);
+                later.unwrap_or_else(|| RequestStep::Answer(api.answer(&call)))
             }
             (Some((api, token)), _) => match token.check(head.fields.all("authorization")) {
                 Err(page) => RequestStep::Answer(page),
@@ -180,6 +190,7 @@ impl Context<'_> {
                     }
                 }
                 Ok(Progress::NeedMore { .. }) => return (taken, received.ended),
+                Ok(Progress::Blocked) if self.connection.state.later.is_some() => return (taken, false),
                 Ok(Progress::Blocked | Progress::Over) => return (received.bytes.len(), true),
                 Err(refusal) => {
                     let out = self.actions.send(self.connection.id);
@@ -201,12 +212,38 @@ impl Context<'_> {
                 self.connection.state.pending = Some(pending);
             }
             RequestStep::Answer(page) => {
-                if head.has_content() {
-                    self.connection.http.close_after_response(); // nothing of it is wanted
-                }
+                self.ignore_content(head);
                 self.answer(&page);
             }
+            RequestStep::Wait(page) => {
+                self.ignore_content(head);
+                self.connection.state.later = Some(page);
+            }
         }
+    }
+
+    fn ignore_content(&mut self, head: &RequestHead<'_, '_>) {
+        if head.has_content() {
+            self.connection.http.close_after_response(); // nothing of it is wanted
+        }
+    }
+
+    /// Responds if the other thread has made the page. Returns whether the connection is over.
+    fn answer_finished(&mut self, limits: &Limits) -> bool {
+        let page = match self.connection.state.later.as_ref().map(Receiver::try_recv) {
+            Some(Ok(page)) => page,
+            Some(Err(TryRecvError::Disconnected)) => AdminPage::fault(500, "internal error, please report it"),
+            Some(Err(TryRecvError::Empty)) | None => return false,
+        };
+        self.connection.state.later = None;
+        self.answer(&page);
+        if self.connection.has_pending {
+            self.actions.resume(self.connection.id);
+            return false;
+        }
+        // Nothing is lent again that would end the connection.
+        let ended = self.connection.has_ended;
+        self.serve(Received { bytes: b"", ended, arrived_at: self.now }, limits).1
     }
 
     fn answer(&mut self, page: &AdminPage) {
@@ -246,6 +283,32 @@ impl AdminNode {
             date: CachedDate::new(clock),
             connections: Connections::default(),
             server: ServerShard::default(),
+            next_look: None,
+        }
+    }
+
+    /// Sends the pages that another thread has made.
+    fn answer_finished(&mut self, now: Instant, actions: &mut Actions) {
+        let (pages, date) = (&self.pages, self.date.at(now).text());
+        let waiting = self.connections.iter().filter(|connection| connection.state.later.is_some());
+        let waiting: Vec<ConnectionId> = waiting.map(|connection| connection.id).collect();
+        for id in waiting {
+            let Some(connection) = self.connections.get_mut(id) else { continue };
+            let mut context = Context {
+                connection: &mut *connection,
+                pages,
+                date,
+                now,
+                actions: &mut *actions,
+                response_count: 0,
+                content_bytes: 0,
+            };
+            let is_over = context.answer_finished(&self.limits);
+            if is_over {
+                self.server.close(connection, Close::Graceful, actions);
+            } else if connection.state.later.is_some() {
+                self.next_look = Some(now + LATER_POLL);
+            }
         }
     }
 
@@ -265,7 +328,7 @@ impl AdminNode {
 impl Node for AdminNode {
     fn handle_accepted(&mut self, now: Instant, id: ConnectionId, _accepted: Accepted, actions: &mut Actions) {
         self.make_room(actions);
-        let connection = AdminConnection::new(id, now, AdminClientState { since: now, pending: None });
+        let connection = AdminConnection::new(id, now, AdminClientState { since: now, pending: None, later: None });
         self.server.timers.set(id.key(), now + PATIENCE);
         self.connections.insert(connection);
     }
@@ -293,6 +356,9 @@ impl Node for AdminNode {
             self.server.close(connection, Close::Graceful, actions);
         } else {
             self.server.timers.set(id.key(), connection.state.since + PATIENCE);
+            if connection.state.later.is_some() {
+                self.next_look.get_or_insert(now + LATER_POLL);
+            }
         }
         taken
     }
@@ -304,6 +370,9 @@ impl Node for AdminNode {
     }
 
     fn handle_deadline(&mut self, now: Instant, actions: &mut Actions) {
+        if self.next_look.take_if(|look| *look <= now).is_some() {
+            self.answer_finished(now, actions);
+        }
         while let Some(key) = self.server.timers.pop_due(now) {
             if let Some(connection) = self.connections.id_of(key).and_then(|id| self.connections.get_mut(id)) {
                 self.server.close(connection, Close::Graceful, actions);
@@ -316,7 +385,7 @@ impl Node for AdminNode {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        self.server.next_deadline()
+        self.server.next_deadline().into_iter().chain(self.next_look).min()
     }
 }
 
@@ -341,6 +410,46 @@ mod tests {
         let sent: Vec<u8> = sent.flat_map(|(index, _)| actions.bytes(index).to_vec()).collect();
         let response_count = String::from_utf8_lossy(&sent).matches("HTTP/1.1 200").count();
         (response_count, log.into_iter().any(|(_, action)| matches!(action, Action::Resume(ID))))
+    }
+
+    #[derive(Debug)]
+    struct Slow(std::sync::Mutex<Option<Receiver<AdminPage>>>);
+
+    impl Api for Slow {
+        fn index(&self) -> String {
+            String::new()
+        }
+
+        fn answer(&self, _call: &Call<'_>) -> AdminPage {
+            AdminPage::plain(404, "")
+        }
+
+        fn answer_later(&self, _call: &Call<'_>) -> Option<Receiver<AdminPage>> {
+            self.0.lock().unwrap().take()
+        }
+    }
+
+    #[test]
+    fn a_slow_page_delays_no_other() {
+        let clock = WallClock::new(|_| UnixMillis(0));
+        let (sender, page) = std::sync::mpsc::channel();
+        let api: Box<dyn Api> = Box::new(Slow(std::sync::Mutex::new(Some(page))));
+        let token = AdminToken::from_file("", None).unwrap();
+        let mut node = AdminNode::new(clock, Registry::default(), Readiness::default(), Some((api, token)));
+        let accepted = Accepted { listener: ListenerId(0), peer: None };
+        node.handle_accepted(Instant::ZERO, ID, accepted, &mut Actions::new());
+        let mut requests = b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\nGET /health HTTP/1.1\r\nHost: a\r\n\r\n".to_vec();
+        assert_eq!(turn(&mut node, &mut requests), (0, false), "the order of the responses is kept");
+        let look = node.next_deadline().unwrap();
+        let mut actions = Actions::new();
+        node.handle_deadline(look, &mut actions);
+        assert!(actions.is_empty() && node.next_deadline() == Some(look + LATER_POLL), "{actions:?}");
+        sender.send(AdminPage::plain(200, "slow")).unwrap();
+        node.handle_deadline(look + LATER_POLL, &mut actions);
+        assert!((0..actions.len()).any(|index| actions.bytes(index).ends_with(b"\r\n\r\nslow")), "{actions:?}");
+        assert!((0..actions.len()).any(|index| matches!(actions.get(index), Some(Action::Resume(ID)))));
+        assert_eq!(turn(&mut node, &mut requests), (1, false));
+        assert!(node.next_deadline() > Some(look + PATIENCE / 2), "it looks no more");
     }
 
     #[test]

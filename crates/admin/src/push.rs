@@ -7,6 +7,7 @@ mod otlp;
 mod protobuf;
 mod receiver;
 mod remote_write;
+mod retry;
 mod samples;
 mod source;
 

@@ -12,6 +12,8 @@ use breme_load_command::{SCENARIO_COUNT_MAX, STEP_COUNT_MAX};
 use clap::ValueEnum;
 
 const INPUT_BYTES_MAX: u64 = 256 << 20;
+/// The beginning of a gzip file (RFC 1952, 2.3.1).
+const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// What `breme load` accepts.
 const LIMITS: Limits = Limits { scenarios: SCENARIO_COUNT_MAX, steps: STEP_COUNT_MAX };
 
@@ -27,7 +29,7 @@ pub struct ImportArgs {
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// File for the scenario [default: standard output]
+    /// File for the scenario; - for standard output [default: -]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -36,7 +38,7 @@ pub struct ImportArgs {
 enum RecordingFormat {
     /// HTTP Archive, as browsers export it: one session with the times between its requests.
     Har,
-    /// curl commands, one per line or with `\` at line ends ("Copy as cURL").
+    /// curl commands as for bash ("Copy as cURL").
     Curl,
     /// Access log in the common or combined format of nginx and Apache: a session for each visit of a client.
     AccessLog,
@@ -82,17 +84,41 @@ fn read(path: &Path) -> io::Result<String> {
     let mut text = Vec::new();
     let input: Box<dyn Read> = if path == Path::new("-") { Box::new(io::stdin()) } else { Box::new(File::open(path)?) };
     input.take(INPUT_BYTES_MAX + 1).read_to_end(&mut text)?;
+    text_of(&text)
+}
+
+fn text_of(text: &[u8]) -> io::Result<String> {
     if text.len() as u64 > INPUT_BYTES_MAX {
         return Err(io::Error::other(format!("it is larger than {} MiB; import a part of it", INPUT_BYTES_MAX >> 20)));
     }
+    if text.starts_with(&GZIP) {
+        return Err(io::Error::other("it is compressed; decompress it first: zcat FILE | breme import FORMAT -"));
+    }
     // A log may contain any bytes that clients have sent.
-    Ok(String::from_utf8_lossy(&text).into_owned())
+    Ok(String::from_utf8_lossy(text).into_owned())
 }
 
 fn write(path: Option<&Path>, text: &str) -> Result<(), Failure> {
-    match path {
+    match path.filter(|path| *path != Path::new("-")) {
         Some(path) => std::fs::write(path, text)
             .map_err(|error| Failure::run(format!("{}: cannot be written: {error}", path.display()))),
         None => output::print(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hyphen_is_standard_output() {
+        write(Some(Path::new("-")), "").unwrap();
+        assert!(!Path::new("-").exists());
+    }
+
+    #[test]
+    fn compressed_files_are_refused() {
+        assert!(text_of(&[0x1f, 0x8b, 8]).unwrap_err().to_string().contains("zcat"));
+        assert_eq!(text_of(&[b'a', 0xe9]).unwrap(), "a\u{fffd}");
     }
 }

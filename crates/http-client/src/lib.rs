@@ -49,6 +49,8 @@ pub enum RequestError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpResponse {
     pub status: u16,
+    /// The value of Retry-After.
+    pub retry_after: Option<String>,
     pub content: Vec<u8>,
 }
 
@@ -125,8 +127,10 @@ impl HttpClient {
         let request = agent.configure_request(request).timeout_global(Some(within)).build();
         let mut response = agent.run(request).map_err(fault)?;
         let status = response.status().as_u16();
+        let retry_after =
+            response.headers().get("Retry-After").and_then(|value| value.to_str().ok()).map(str::to_owned);
         let content = response.body_mut().with_config().limit(CONTENT_BYTES_MAX).read_to_vec();
-        Ok(HttpResponse { status, content: content.map_err(fault)? })
+        Ok(HttpResponse { status, retry_after, content: content.map_err(fault)? })
     }
 }
 

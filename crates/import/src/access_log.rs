@@ -1,14 +1,18 @@
 //! Access logs in the common and combined formats.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use breme_base::plural;
 use jiff::Timestamp;
 use jiff::fmt::strtime;
-use regex::Regex;
+use percent_encoding::percent_encode_byte;
+use regex::{Captures, Regex};
 
 use super::Imported;
+use super::notes::counted;
 use super::recording::{Limits, RecordedRequest, RecordedSession, Recording};
 
 /// A longer pause of a client begins a new visit (a convention of web analytics).
@@ -16,9 +20,17 @@ const VISIT_ENDS_AFTER: Duration = Duration::from_secs(30 * 60);
 
 /// `127.0.0.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.0" 200 2326 "referer" "agent"`.
 static LINE: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r#"^(\S+) \S+ .*?\[([^\]]+)\] "([A-Z]+) (/\S*)(?: HTTP/[\d.]+)?" (\d{3}) \S+(?: "[^"]*" "([^"]*)")?"#)
-        .ok()
+    Regex::new(
+        r#"(?x)^(\S+)\ (\S+)\ .*?\[([^\]]+)\]\ "([A-Z]+)\ (/\S*)(?:\ HTTP/[\d.]+)?"\ (\d{3})\ \S+
+           (?:\ "(?:[^"\\]|\\.)*"\ "((?:[^"\\]|\\.)*)")?"#,
+    )
+    .ok()
 });
+/// What servers write for bytes that their logs cannot contain.
+static ESCAPE: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r#"\\(?:x([0-9A-Fa-f]{2})|u00([0-9A-Fa-f]{2})|(["\\/nrtbfv]))"#).ok());
+/// Statuses of requests whose conditions, ranges or ends a log does not contain.
+const UNCHECKED: [u16; 6] = [206, 304, 408, 416, 444, 499];
 
 struct LogLine {
     /// Address and user agent.
@@ -46,27 +58,48 @@ pub fn read(text: &str, limits: Limits) -> Imported {
     }
     let unread = all - repeatable.len() - others.len() - undecoded.len();
     let omissions = [
-        (unread, format!("{unread} of {all} lines are not in the common or combined format, and left out")),
-        (undecoded.len(), format!("{} requests are left out: their targets are not UTF-8", undecoded.len())),
+        (
+            unread,
+            format!(
+                "{unread} of {} {} not in the common or combined format, and left out",
+                plural(all as u64, "line"),
+                if unread == 1 { "is" } else { "are" }
+            ),
+        ),
+        (
+            undecoded.len(),
+            format!("{} left out: no UTF-8 in the target", counted(undecoded.len(), "request is", "requests are")),
+        ),
         (
             others.len(),
-            format!("{} requests with methods that carry bodies are left out: a log has no bodies", others.len()),
+            format!(
+                "{} left out: their methods carry bodies, which a log does not contain",
+                counted(others.len(), "request is", "requests are")
+            ),
         ),
     ];
     let mut notes: Vec<String> = omissions.into_iter().filter(|(count, _)| *count > 0).map(|(_, note)| note).collect();
+    let unchecked = repeatable.iter().filter(|line| UNCHECKED.contains(&line.status)).count();
+    if unchecked > 0 {
+        let statuses = UNCHECKED.map(|status| status.to_string()).join(", ");
+        let requests = counted(unchecked, "request has", "requests have");
+        notes.push(format!("{requests} no check: the statuses {statuses} depend on the client"));
+    }
     let span = span_of(&repeatable);
     let visits = visits(repeatable, limits.steps);
     notes.push(format!(
-        "{} visits in {} s; to repeat their arrival rate: -R {:.3}",
-        visits.len(),
+        "{} in {} s; to repeat their arrival rate: -R {:.3}",
+        plural(visits.len() as u64, "visit"),
         span.as_secs(),
         visits.len() as f64 / span.as_secs_f64().max(1.0)
     ));
     let (sessions, left_out) = weighted(visits, limits);
     if left_out > 0 {
         notes.push(format!(
-            "{left_out} rarer visits are left out: a scenario file has at most {} scenarios and {} steps",
-            limits.scenarios, limits.steps
+            "{} left out: a scenario file has at most {} scenarios and {} steps",
+            counted(left_out, "rarer visit is", "rarer visits are"),
+            limits.scenarios,
+            limits.steps
         ));
     }
     Ok(Recording { sessions, notes, ..Recording::default() })
@@ -74,15 +107,41 @@ pub fn read(text: &str, limits: Limits) -> Imported {
 
 fn parse(line: &str) -> Option<LogLine> {
     let captures = LINE.as_ref()?.captures(line)?;
-    let at = strtime::parse("%d/%b/%Y:%H:%M:%S %z", &captures[2]).ok()?.to_timestamp().ok()?;
-    let agent = captures.get(6).map_or("", |agent| agent.as_str());
+    let at = strtime::parse("%d/%b/%Y:%H:%M:%S %z", &captures[3]).ok()?.to_timestamp().ok()?;
+    let agent = captures.get(7).map_or("", |agent| agent.as_str());
     Some(LogLine {
-        client: (captures[1].to_owned(), agent.to_owned()),
+        client: (client(&captures[1], &captures[2]).to_owned(), agent.to_owned()),
         at,
-        method: captures[3].to_owned(),
-        target: captures[4].to_owned(),
-        status: captures[5].parse().ok()?,
+        method: captures[4].to_owned(),
+        target: unescaped(&captures[5]),
+        status: captures[6].parse().ok()?,
     })
+}
+
+/// The first field, or the second one after the name of a virtual host (Apache's `vhost_combined`).
+fn client<'a>(first: &'a str, second: &'a str) -> &'a str {
+    let is_address = |text: &str| text.parse::<IpAddr>().is_ok();
+    let has_port = first.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    if !is_address(first) && (is_address(second) || (has_port && second != "-")) { second } else { first }
+}
+
+/// The bytes that the client sent, percent-encoded where a target cannot contain them.
+fn unescaped(target: &str) -> String {
+    let Some(escape) = ESCAPE.as_ref() else { return target.to_owned() };
+    let encoded = escape.replace_all(target, |captures: &Captures<'_>| {
+        let hex = captures.get(1).or(captures.get(2)).and_then(|hex| u8::from_str_radix(hex.as_str(), 16).ok());
+        let byte = hex.unwrap_or_else(|| match &captures[3] {
+            "n" => b'\n',
+            "r" => b'\r',
+            "t" => b'\t',
+            "b" => 0x08,
+            "f" => 0x0c,
+            "v" => 0x0b,
+            other => other.bytes().next().unwrap_or_default(),
+        });
+        if byte == b'/' { String::from("/") } else { percent_encode_byte(byte).to_owned() }
+    });
+    encoded.into_owned()
 }
 
 fn span_of(lines: &[LogLine]) -> Duration {
@@ -102,8 +161,7 @@ fn visits(lines: Vec<LogLine>, requests_max: usize) -> Vec<Vec<RecordedRequest>>
         let request = RecordedRequest {
             method: line.method,
             target: line.target,
-            // 304 depends on the client's cache, which a load does not have.
-            status: Some(line.status).filter(|status| *status != 304).map(|status| status.to_string()),
+            status: Some(line.status).filter(|status| !UNCHECKED.contains(status)).map(|status| status.to_string()),
             ..RecordedRequest::default()
         };
         let open = current
@@ -181,8 +239,60 @@ broken line
         assert_eq!((visit.requests[0].pause.as_secs(), &visit.requests[1].status), (4, &None));
         assert_eq!(visit.requests[1].target, "/b?c={d}");
         let notes = recording.notes.join("\n");
-        assert!(notes.contains("1 of 7 lines") && notes.contains("1 requests with methods"), "{notes}");
+        assert!(
+            notes.contains("1 of 7 lines is not") && notes.contains("1 request is left out: their methods"),
+            "{notes}"
+        );
         assert!(notes.contains("4 visits in 3864 s"), "{notes}");
+    }
+
+    /// The targets of a log with these lines, for equal clients and times, in one visit.
+    fn targets(targets: &[&str]) -> Vec<String> {
+        let lines = targets.iter().map(|target| {
+            format!(r#"::1 - - [10/Oct/2026:13:55:36 +0200] "GET {target} HTTP/1.1" 200 5 "-" "a \"b\" c""#) + "\n"
+        });
+        let recording = read(&lines.collect::<String>(), LIMITS).unwrap();
+        recording.sessions[0].requests.iter().map(|request| request.target.clone()).collect()
+    }
+
+    /// Those of nginx and Apache.
+    #[test]
+    fn escapes_become_the_bytes_of_the_client() {
+        assert_eq!(targets(&[r"/caf\xC3\xA9?q=\x22x\x5C\x22"]), ["/caf%C3%A9?q=%22x%5C%22"]);
+        assert_eq!(targets(&[r#"/a?q=\"x\\x22\t"#]), ["/a?q=%22x%5Cx22%09"]);
+        assert_eq!(targets(&[r"/\xE9\u0022\/\q"]), [r"/%E9%22/\q"]);
+    }
+
+    #[test]
+    fn virtual_hosts_are_no_clients() {
+        for (first, second, expected) in [
+            ("example.com:443", "1.1.1.1", "1.1.1.1"),
+            ("example.com:443", "client.example", "client.example"),
+            ("[::1]:443", "::2", "::2"),
+            ("example.com", "::2", "::2"),
+            ("::1", "-", "::1"),
+            ("1.1.1.1", "ident", "1.1.1.1"),
+            ("client.example", "-", "client.example"),
+            ("client:1", "-", "client:1"),
+        ] {
+            assert_eq!(client(first, second), expected, "{first} {second}");
+        }
+        let line = |client| {
+            format!("h:80 {client} - - [10/Oct/2026:13:55:36 +0200] \"GET /{client} HTTP/1.1\" 200 5 \"-\" \"X\"\n")
+        };
+        let recording = read(&(line("1.1.1.1") + &line("2.2.2.2")), LIMITS).unwrap();
+        assert!(recording.notes[0].starts_with("2 visits in 0 s"), "{:?}", recording.notes);
+    }
+
+    #[test]
+    fn statuses_that_depend_on_the_client_are_not_checked() {
+        let log = LOG.replace("\" 404 ", "\" 499 ").replace("\" 304 ", "\" 206 ");
+        let recording = read(&log, LIMITS).unwrap();
+        let statuses = recording.sessions.iter().flat_map(|session| &session.requests);
+        let statuses: Vec<&str> = statuses.filter_map(|request| request.status.as_deref()).collect();
+        assert!(statuses.iter().all(|status| *status == "200"), "{statuses:?}");
+        let notes = recording.notes.join("\n");
+        assert!(notes.contains("2 requests have no check: the statuses 206, 304, 408, 416, 444, 499"), "{notes}");
     }
 
     #[test]
@@ -211,8 +321,10 @@ broken line
             let recording = read(&log(request_counts), LIMITS).unwrap();
             let kept: Vec<usize> = recording.sessions.iter().map(|session| session.requests.len()).collect();
             assert_eq!(kept, expected, "{request_counts:?}");
-            let note =
-                format!("{left_out} rarer visits are left out: a scenario file has at most 3 scenarios and 5 steps");
+            let note = format!(
+                "{} left out: a scenario file has at most 3 scenarios and 5 steps",
+                counted(left_out, "rarer visit is", "rarer visits are")
+            );
             assert!(recording.notes.contains(&note), "{:?}", recording.notes);
         }
     }
@@ -224,7 +336,7 @@ broken line
             recording.sessions.iter().flat_map(|session| &session.requests).all(|request| request.target.is_ascii())
         );
         let notes = recording.notes.join("\n");
-        assert!(notes.contains("1 requests are left out: their targets are not UTF-8"), "{notes}");
+        assert!(notes.contains("1 request is left out: no UTF-8 in the target"), "{notes}");
         assert!(notes.contains("1 of 7 lines"), "{notes}");
     }
 }

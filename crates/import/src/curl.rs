@@ -1,21 +1,27 @@
 //! curl commands, written by hand or copied from a browser.
 
+mod ansi_c;
 mod flags;
-mod quotes;
+mod shell;
+
+use std::collections::BTreeSet;
 
 use breme_base::HttpUrl;
+use breme_http::syntax::is_token;
 use flags::Argument;
+use shell::ShellCommand;
 
 use super::Imported;
+use super::encoding::form_encoded;
 use super::har::split_url;
+use super::notes::{NAMED_MAX, counted, shortened};
 use super::recording::{Limits, RecordedRequest, RecordedSession, Recording, keep_first};
 
 /// Flags that change the request in a way that a scenario cannot express, or that depends on files.
-const UNSUPPORTED: [&str; 14] = [
+const UNSUPPORTED: [&str; 13] = [
     "aws-sigv4",
     "config",
     "continue-at",
-    "data-urlencode",
     "etag-compare",
     "form",
     "form-string",
@@ -28,41 +34,63 @@ const UNSUPPORTED: [&str; 14] = [
     "variable",
 ];
 
-/// Every command, as the steps of one session.
+/// Every command, as the steps of one session. Those that cannot be read are left out.
 ///
 /// # Errors
-/// A command cannot be read, or there is none.
+/// None can be read.
 pub fn read(text: &str, limits: Limits) -> Imported {
-    let text = text.replace("\\\r\n", " ").replace("\\\n", " ");
-    let (mut base, mut requests, mut notes) = (None, Vec::new(), Vec::new());
-    for (number, line) in text.lines().enumerate().map(|(index, line)| (index + 1, line.trim())) {
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let (origin, request) = read_line(line).map_err(|problem| format!("command {number}: {problem}"))?;
-        if *base.get_or_insert_with(|| origin.clone()) == origin {
-            requests.push(request);
-        } else {
-            notes.push(format!("command {number} is left out: {origin} is another origin"));
+    let (mut base, mut requests, mut faults, mut omissions) = (None, Vec::new(), Vec::new(), Omissions::default());
+    let commands = shell::commands(text)?;
+    let commands = commands.iter().filter(|command| !command.is_filter);
+    for (number, command) in commands.enumerate().map(|(index, command)| (index + 1, command)) {
+        match read_command(command, &mut omissions) {
+            Ok((origin, request)) if *base.get_or_insert_with(|| origin.clone()) == origin => requests.push(request),
+            Ok((origin, _)) => faults.push(format!("command {number} is left out: {origin} is another origin")),
+            Err(problem) => faults.push(format!("command {number} is left out: {problem}")),
         }
     }
     if requests.is_empty() {
-        return Err(String::from("it contains no curl command"));
+        faults.truncate(1);
+        return Err(faults.pop().unwrap_or_else(|| String::from("it contains no curl command")));
     }
+    let mut notes = shortened(faults, "command", "commands");
+    notes.extend(omissions.notes());
     notes.extend(keep_first(&mut requests, limits));
     let session = RecordedSession { name: String::from("curl"), weight: 1, requests };
     Ok(Recording { base, sessions: vec![session], notes, ..Recording::default() })
 }
 
-fn read_line(line: &str) -> Result<(String, RecordedRequest), String> {
-    let line = quotes::to_single_quotes(line)?;
-    let words = shell_words::split(&line).map_err(|error| error.to_string())?;
-    let (program, words) = words.split_first().ok_or("it is empty")?;
-    if program != "curl" {
-        return Err(String::from("it does not begin with `curl`"));
+/// What commands say that a step does not.
+#[derive(Debug, Default)]
+struct Omissions {
+    /// Variables of a shell, such as `$ID`.
+    expansions: BTreeSet<String>,
+    patterns: usize,
+    redirects: usize,
+}
+
+impl Omissions {
+    fn notes(&self) -> impl Iterator<Item = String> {
+        let names = self.expansions.iter().take(NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let more = if self.expansions.len() > NAMED_MAX { ", …" } else { "" };
+        let expansions = (!names.is_empty()).then(|| {
+            format!("variables of the shell remain as they are; write their values into the scenario: {names}{more}")
+        });
+        let patterns = (self.patterns > 0).then(|| {
+            let urls = counted(self.patterns, "URL has a pattern", "URLs have patterns");
+            format!("{urls} such as [1-3] or {{a,b}}, taken literally; write a command for each URL")
+        });
+        let redirects = (self.redirects > 0).then(|| {
+            let commands = counted(self.redirects, "command follows", "commands follow");
+            format!("{commands} redirects (-L), which a scenario does not; add a command for each redirect")
+        });
+        expansions.into_iter().chain(patterns).chain(redirects)
     }
+}
+
+fn read_command(shell: &ShellCommand, omissions: &mut Omissions) -> Result<(String, RecordedRequest), String> {
     let mut command = Command::default();
-    for argument in flags::arguments(words)? {
+    for argument in flags::arguments(arguments_of_curl(&shell.words)?)? {
         match argument {
             Argument::Url(url) => command.set_url(url)?,
             Argument::Switch(name) if UNSUPPORTED.contains(&name) => return Err(unsupported(&format!("--{name}"))),
@@ -71,7 +99,25 @@ fn read_line(line: &str) -> Result<(String, RecordedRequest), String> {
             Argument::Value { flag, name, value } => command.set(&flag, name, value)?,
         }
     }
-    command.into_request()
+    let (has_pattern, follows_redirects) = (command.has_pattern(), command.follows_redirects);
+    let request = command.into_request()?;
+    omissions.expansions.extend(shell.expansions.iter().cloned());
+    omissions.patterns += usize::from(has_pattern);
+    omissions.redirects += usize::from(follows_redirects);
+    Ok(request)
+}
+
+/// The words after the name of the program, before which a prompt or variables may stand.
+fn arguments_of_curl(words: &[String]) -> Result<&[String], String> {
+    let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let is_before = |word: &String| word == "$" || word.split_once('=').is_some_and(|(name, _)| is_name(name));
+    let start = words.iter().position(|word| !is_before(word)).unwrap_or(words.len());
+    match words[start..].split_first() {
+        Some((program, arguments)) if matches!(program.rsplit(['/', '\\']).next(), Some("curl" | "curl.exe")) => {
+            Ok(arguments)
+        }
+        _ => Err(String::from("it does not begin with `curl`")),
+    }
 }
 
 /// What the flags of a command say.
@@ -82,6 +128,10 @@ struct Command<'a> {
     is_get: bool,
     is_head: bool,
     is_json: bool,
+    is_compressed: bool,
+    follows_redirects: bool,
+    /// Whether brackets and braces in the URL are literal.
+    is_literal: bool,
     body: Option<String>,
     /// Those of `-H`.
     headers: Vec<(String, String)>,
@@ -103,13 +153,17 @@ impl<'a> Command<'a> {
         match switch {
             "get" => self.is_get = true,
             "head" => self.is_head = true,
-            _ => {} // such as --silent or --compressed
+            "compressed" => self.is_compressed = true,
+            "location" | "location-trusted" => self.follows_redirects = true,
+            "globoff" => self.is_literal = true,
+            _ => {} // such as --silent or --verbose
         }
     }
 
     fn set(&mut self, flag: &str, name: &str, value: &'a str) -> Result<(), String> {
         match name {
             "url" => self.set_url(value)?,
+            "request" if !is_token(value.as_bytes()) => return Err(format!("{flag} {value:?} is not a method")),
             "request" => self.method = Some(value),
             "header" => self.add_header(value)?,
             "user-agent" => self.implied.push(("User-Agent", value.to_owned())),
@@ -118,6 +172,7 @@ impl<'a> Command<'a> {
             // The value is a secret, which would be removed anyway.
             "user" | "oauth2-bearer" => self.implied.push(("Authorization", String::new())),
             "data-raw" => self.add_data(value, "&"),
+            "data-urlencode" => self.add_data(&encoded_data(flag, value)?, "&"),
             "data" | "data-ascii" | "data-binary" => self.add_data(text_of(flag, value)?, "&"),
             "json" => {
                 self.is_json = true;
@@ -157,9 +212,22 @@ impl<'a> Command<'a> {
         }
     }
 
+    /// Whether curl would request several URLs.
+    fn has_pattern(&self) -> bool {
+        let url = self.url.unwrap_or_default().replace("\\[", "").replace("\\{", "");
+        let (_, path) = url.split_once("://").unwrap_or(("", &url));
+        let path = path.split_once('/').map_or("", |(_, path)| path);
+        !self.is_literal && path.contains(['[', '{'])
+    }
+
     fn into_request(mut self) -> Result<(String, RecordedRequest), String> {
         let url = self.url.ok_or("it has no URL")?;
-        let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+        let mut url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+        if !self.is_literal {
+            for sign in ["[", "]", "{", "}"] {
+                url = url.replace(&format!("\\{sign}"), sign);
+            }
+        }
         let (origin, mut target) = split_url(&url).map_err(|problem| format!("{url:?} is not a URL: {problem}"))?;
         if HttpUrl::split(&url).is_ok_and(|url| url.user_info.is_some()) {
             self.implied.push(("Authorization", String::new()));
@@ -178,6 +246,10 @@ impl<'a> Command<'a> {
     }
 
     fn all_headers(&mut self) -> Vec<(String, String)> {
+        if self.is_compressed {
+            // Those of a curl with all its libraries, as distributions build it.
+            self.implied.push(("Accept-Encoding", "deflate, gzip, br, zstd".to_owned()));
+        }
         if self.is_json {
             self.implied.push(("Content-Type", "application/json".to_owned()));
             self.implied.push(("Accept", "application/json".to_owned()));
@@ -206,6 +278,16 @@ fn text_of<'a>(flag: &str, value: &'a str) -> Result<&'a str, String> {
     }
 }
 
+/// `CONTENT`, `=CONTENT` or `NAME=CONTENT`, whose content is encoded.
+fn encoded_data(flag: &str, value: &str) -> Result<String, String> {
+    match (value.split_once('='), value.split_once('@')) {
+        (Some(("", content)), _) => Ok(form_encoded(content)),
+        (Some((name, content)), _) => Ok(format!("{name}={}", form_encoded(content))),
+        (None, Some((_, file))) => Err(format!("{flag}: the body is in the file {file:?}; write it into the command")),
+        (None, None) => Ok(form_encoded(value)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,7 +313,7 @@ mod tests {
         assert_eq!((request.method.as_str(), request.target.as_str()), ("PUT", "/x?y=1"));
         assert_eq!(request.body.as_deref(), Some("a b"));
         assert_eq!(request.headers[0], header("Accept", "text/html"));
-        assert_eq!(request.headers[1].1, "application/x-www-form-urlencoded");
+        assert_eq!(request.headers[2].1, "application/x-www-form-urlencoded");
     }
 
     #[test]
@@ -241,6 +323,59 @@ mod tests {
         assert_eq!(one("curl a/x -d 1").method, "POST");
         assert_eq!(one("curl -G a/x -d q=1").target, "/x?q=1");
         assert_eq!(one("curl -I a").method, "HEAD");
+    }
+
+    #[test]
+    fn bodies_and_commands_may_have_several_lines() {
+        let postman = "curl --location 'http://a/post' \\\n--header 'Content-Type: application/json' \\\n--data '{\n    \
+                       \"n\": 1\n}'\ncurl http://a/x\\\ny\n";
+        let recording = read(postman, LIMITS).unwrap();
+        let [first, second] = &recording.sessions[0].requests[..] else { panic!("{recording:?}") };
+        assert_eq!((first.body.as_deref(), second.target.as_str()), (Some("{\n    \"n\": 1\n}"), "/xy"));
+        let note = "1 command follows redirects (-L), which a scenario does not; add a command for each redirect";
+        assert_eq!(recording.notes, [note]);
+    }
+
+    #[test]
+    fn prompts_variables_paths_and_filters_are_no_part_of_a_command() {
+        let text = "$ curl a/1; X=1 Y= /usr/bin/curl a/2 && curl.exe a/3 | jq . > out.txt";
+        let recording = read(text, LIMITS).unwrap();
+        let targets: Vec<&str> = recording.sessions[0].requests.iter().map(|request| &request.target[..]).collect();
+        assert_eq!(targets, ["/1", "/2", "/3"]);
+        assert_eq!(recording.notes, [""; 0]);
+    }
+
+    #[test]
+    fn commands_that_cannot_be_read_are_left_out() {
+        let recording = read("curl a -F x=1\ncurl a/2\ncurl b\ncurl a -d @- <<X\n{\nX\necho", LIMITS).unwrap();
+        assert_eq!(recording.sessions[0].requests[0].target, "/2");
+        let expected = ["command 1 is left out: -F", "command 3 is left out: http://b", "command 4", "command 5"];
+        assert!(recording.notes.iter().zip(expected).all(|(note, expected)| note.starts_with(expected)));
+        assert_eq!(recording.notes.len(), 4);
+    }
+
+    #[test]
+    fn what_curl_or_the_shell_would_expand_is_noted() {
+        let text = "curl \"http://[::1]/$ID?x=[1-3]\"\ncurl -g 'http://[::1]/[a]'\ncurl 'http://[::1]/\\[b\\]?{'";
+        let recording = read(text, LIMITS).unwrap();
+        let targets: Vec<&str> = recording.sessions[0].requests.iter().map(|request| &request.target[..]).collect();
+        assert_eq!(targets, ["/$ID?x=[1-3]", "/[a]", "/[b]?{"]);
+        assert!(recording.notes[0].ends_with("into the scenario: $ID"), "{:?}", recording.notes);
+        assert!(recording.notes[1].starts_with("2 URLs have patterns such as"), "{:?}", recording.notes);
+    }
+
+    /// As curl 7.88 sends them.
+    #[test]
+    fn data_are_encoded() {
+        let command = "curl -G a/x --data-urlencode 'q=a b+c~é/' --data-urlencode '=x=y' --data-urlencode 'z&'";
+        assert_eq!(one(command).target, "/x?q=a+b%2Bc~%C3%A9%2F&x%3Dy&z%26");
+    }
+
+    #[test]
+    fn compressed_responses_are_asked_for() {
+        assert_eq!(headers("curl a --compressed"), [header("Accept-Encoding", "deflate, gzip, br, zstd")]);
+        let command = "curl a --compressed -H 'accept-encoding: gzip'";
+        assert_eq!(headers(command), [header("accept-encoding", "gzip")]);
     }
 
     #[test]
@@ -297,7 +432,7 @@ mod tests {
     fn further_commands_are_left_out() {
         let recording = read(&"curl a\n".repeat(5), LIMITS).unwrap();
         assert_eq!(recording.sessions[0].requests.len(), 3);
-        assert_eq!(recording.notes, ["the last 2 of 5 requests are left out: a scenario file has at most 3 steps"]);
+        assert_eq!(recording.notes, ["of 5 requests the last 2 are left out: a scenario file has at most 3 steps"]);
     }
 
     #[test]
@@ -306,6 +441,10 @@ mod tests {
             ("wget a", "begin with `curl`"),
             ("curl -s", "no URL"),
             ("curl 'a", "command 1"),
+            ("curl a --data-urlencode a@b", "--data-urlencode: the body is in the file \"b\""),
+            ("curl a -X ''", "-X \"\" is not a method"),
+            ("X=1", "begin with `curl`"),
+            ("a | curl b", "begin with `curl`"),
             ("curl a -F x=1", "-F is not supported"),
             ("curl a --form-string x=1", "--form-string is not supported"),
             ("curl a --next b", "--next is not supported"),

@@ -3,7 +3,7 @@
 //! | function | reads |
 //! |---|---|
 //! | [`read_har`] | an HTTP Archive, as browsers export it: one session with the times between its requests |
-//! | [`read_curl`] | curl commands, one per line or with `\` at line ends: one session |
+//! | [`read_curl`] | curl commands, as for a POSIX shell or bash: one session |
 //! | [`read_access_log`] | an access log in the common or combined format: a session for each visit of a client |
 //! | [`read_openapi`] | an OpenAPI description, in JSON or YAML: a step for each operation that changes nothing |
 //!
@@ -14,7 +14,9 @@
 
 mod access_log;
 mod curl;
+mod encoding;
 mod har;
+mod notes;
 mod openapi;
 mod recording;
 mod secrets;

@@ -24,11 +24,9 @@ use server::Server;
 use variables::Variables;
 
 use super::Imported;
+use super::notes::{NAMED_MAX, counted, shortened};
 use super::recording::{Limits, RecordedRequest, RecordedSession, Recording, keep_first};
 use super::secrets::{is_secret, variable_name};
-
-/// Operations that a note names.
-const NAMED_MAX: usize = 5;
 
 /// The operations as the steps of one session.
 ///
@@ -53,7 +51,7 @@ pub fn read(text: &str, limits: Limits) -> Imported {
     if requests.is_empty() {
         return Err(faults.swap_remove(0));
     }
-    notes.extend(shortened(faults));
+    notes.extend(shortened(faults, "operation", "operations"));
     notes.extend(server.note);
     notes.extend(note_of_comments(&requests));
     notes.extend(import.notes());
@@ -119,8 +117,12 @@ impl<'a> Import<'a> {
         for (parameter, value) in parameters {
             match parameter.place {
                 Place::Query if is_secret(parameter.name) => pairs.push(self.key(parameter.name)),
-                Place::Query => pairs.extend(value.in_query(parameter.name)),
+                Place::Query => {
+                    self.variables.note_in_step(parameter.name, value);
+                    pairs.extend(value.in_query(parameter.name));
+                }
                 Place::Cookie => self.needs.add(format!("the cookie {:?}: {COOKIE_REMEDY}", parameter.name)),
+                Place::Header if !is_secret(parameter.name) => self.variables.note_in_step(parameter.name, value),
                 Place::Path | Place::Header => {}
             }
         }
@@ -147,14 +149,15 @@ impl<'a> Import<'a> {
 
     fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = self.needs.notes().collect();
-        notes.extend(self.variables.note());
+        notes.extend(self.variables.notes());
         if self.elsewhere > 0 {
-            let count = self.elsewhere;
-            notes.push(format!("{count} operations have servers of their own; they go to that of the others"));
+            let one = "operation has a server of its own, but goes";
+            let operations = counted(self.elsewhere, one, "operations have servers of their own, but go");
+            notes.push(format!("{operations} to that of the others"));
         }
         if self.unknown_bodies > 0 {
-            let count = self.unknown_bodies;
-            notes.push(format!("{count} bodies are neither JSON nor a form, and left out; write them into the file"));
+            let bodies = counted(self.unknown_bodies, "body is", "bodies are");
+            notes.push(format!("{bodies} neither JSON nor a form, and left out; write such bodies into the file"));
         }
         notes
     }
@@ -191,17 +194,11 @@ fn note_of_comments(requests: &[RecordedRequest]) -> Option<String> {
              those that a load may send: {names}"
         )),
         count => {
-            Some(format!("{count} operations change what the server stores, and are comments in the scenario: {names}"))
+            let one = "operation changes what the server stores, and is a comment";
+            let operations = counted(count, one, "operations change what the server stores, and are comments");
+            Some(format!("{operations} in the scenario: {names}"))
         }
     }
-}
-
-/// The first ones, and the number of the others.
-fn shortened(mut faults: Vec<String>) -> Vec<String> {
-    let further = faults.len().saturating_sub(NAMED_MAX);
-    faults.truncate(NAMED_MAX);
-    faults.extend((further > 0).then(|| format!("{further} further operations are left out for such reasons")));
-    faults
 }
 
 #[cfg(test)]

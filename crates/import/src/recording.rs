@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
+use super::notes::counted;
 use super::secrets::{Secrets, is_searchable};
 
 /// Headers that belong to a connection, or that the load generator writes itself.
@@ -135,9 +136,8 @@ impl Recording {
         let requests = self.sessions.iter().flat_map(|session| &session.requests);
         let count = requests.filter(|request| request.has_unsearchable_body()).count();
         let warning = (count > 0).then(|| {
-            format!(
-                "{count} bodies are neither JSON nor a form, and were not searched for secrets; check them yourself"
-            )
+            let bodies = counted(count, "body is", "bodies are");
+            format!("{bodies} neither JSON nor a form, and not searched for secrets; check such bodies yourself")
         });
         self.notes.iter().cloned().chain(warning)
     }
@@ -148,10 +148,8 @@ pub(super) fn keep_first<T>(requests: &mut Vec<T>, limits: Limits) -> Option<Str
     let (count, steps) = (requests.len(), limits.steps);
     requests.truncate(steps);
     (count > steps).then(|| {
-        format!(
-            "the last {} of {count} requests are left out: a scenario file has at most {steps} steps",
-            count - steps
-        )
+        let last = if count - steps == 1 { String::from("is") } else { format!("{} are", count - steps) };
+        format!("of {count} requests the last {last} left out: a scenario file has at most {steps} steps")
     })
 }
 

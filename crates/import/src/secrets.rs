@@ -1,34 +1,48 @@
 //! Secrets in recordings: recognised by the names of headers, query parameters and body fields, and replaced by
 //! variables.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-use regex::{Captures, Regex};
+use percent_encoding::percent_decode_str;
+use regex::Regex;
 
 /// A name that contains one of these words, apart from case and separators, has a secret value.
-const SECRET_WORDS: [&str; 12] = [
+const SECRET_WORDS: [&str; 16] = [
     "accesskey",
     "apikey",
     "auth",
     "credential",
     "csrf",
     "jwt",
+    "passcode",
+    "passphrase",
     "passw",
+    "privatekey",
     "secret",
+    "sessid",
     "sessionid",
     "signature",
     "token",
     "xsrf",
 ];
 /// Names that are secret as a whole; within other words they are common.
-const SECRET_NAMES: [&str; 6] = ["code", "key", "pin", "pwd", "sid", "sig"];
+const SECRET_NAMES: [&str; 12] =
+    ["code", "cvc", "cvv", "key", "otp", "pass", "pin", "pwd", "samlresponse", "session", "sid", "sig"];
+/// Placeholders with another meaning.
+const RESERVED: [&str; 6] = ["page_version", "random", "seq", "session", "uniform", "zipf"];
+
+/// Characters of the name of a secret in JSON, with those of the maps around it.
+const JSON_NAME_MAX: usize = 100;
 
 /// The beginning of a form: a name without the quotes, braces and tags of JSON and XML.
 static FORM: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r#"^[^=&\s"{}<]+="#).ok());
-/// `"name": "value"` or `"name": 1` in JSON.
-static FIELD: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(r#""([^"\\]+)"(\s*:\s*)("(?s:[^"\\]|\\.)+"|-?\d[\d.eE+-]*)"#).ok());
+/// A text, a number, or a sign that begins or ends something, in JSON.
+static TOKEN: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r#""(?s:[^"\\]|\\.)*"|-?\d[\d.eE+-]*|[\[\]{}:,]"#).ok());
+/// A name and a password before the host of a URL.
+static USER_INFO: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r#"([A-Za-z]://)[^/?#\s@"\\]*@"#).ok());
 /// The name of a part, in its Content-Disposition (RFC 7578, 4.2).
 static PART_NAME: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r#"(?i)^content-disposition:.*?[;\s]name="?([^";]+)"#).ok());
@@ -58,18 +72,30 @@ impl Secrets {
     }
 
     pub(super) fn remove_from_target(&mut self, target: &str) -> String {
+        let target = without_user_info(target);
         match target.split_once('?') {
-            Some((path, query)) => format!("{path}?{}", self.remove_from_pairs(query)),
-            None => target.to_owned(),
+            Some((path, query)) => format!("{}?{}", self.remove_from_path(path), self.remove_from_pairs(query)),
+            None => self.remove_from_path(&target),
         }
     }
 
+    /// Parameters of a path, as in `/a;jsessionid=1/b`.
+    fn remove_from_path(&mut self, path: &str) -> String {
+        let mut parts = path.split(';');
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.fold(first, |path, part| {
+            let (pair, rest) = part.split_at(part.find('/').unwrap_or(part.len()));
+            format!("{path};{}{rest}", self.remove_from_pair(pair))
+        })
+    }
+
     pub(super) fn remove_from_body(&mut self, body: &str, content_type: &str) -> String {
-        match form_of(body, content_type) {
-            BodyForm::Parts => self.remove_from_parts(body),
-            BodyForm::Pairs => self.remove_from_pairs(body),
-            BodyForm::Json => self.remove_from_json(body),
-            BodyForm::Empty | BodyForm::Unknown => body.to_owned(),
+        let body = without_user_info(body);
+        match form_of(&body, content_type) {
+            BodyForm::Parts => self.remove_from_parts(&body),
+            BodyForm::Pairs => self.remove_from_pairs(&body),
+            BodyForm::Json => self.remove_from_json(&body),
+            BodyForm::Empty | BodyForm::Unknown => body.into_owned(),
         }
     }
 
@@ -91,17 +117,41 @@ impl Secrets {
         pair.to_owned()
     }
 
+    /// Texts and numbers with a secret name, or within lists and maps with one; also in JSON that is a text in JSON.
     fn remove_from_json(&mut self, text: &str) -> String {
-        let Some(pattern) = FIELD.as_ref() else { return text.to_owned() };
-        let replaced = pattern.replace_all(text, |captures: &Captures<'_>| {
-            let (name, value) = (&captures[1], &captures[3]);
-            if !is_secret(name) {
-                return captures[0].to_owned();
+        let Some(pattern) = TOKEN.as_ref() else { return text.to_owned() };
+        let (mut out, mut end, mut path) = (String::with_capacity(text.len()), 0, JsonPath::default());
+        for token in pattern.find_iter(text) {
+            out += &text[end..token.start()];
+            end = token.end();
+            let is_name = token.as_str().starts_with('"') && text[end..].trim_start().starts_with(':');
+            match token.as_str() {
+                name if is_name => path.name = Some(name.trim_matches('"').to_owned()),
+                sign @ ("[" | "]" | "{" | "}" | ":" | ",") => path.follow(sign),
+                value => {
+                    out += &self.json_value(value, path.secret().as_deref());
+                    continue;
+                }
             }
-            let quote = if value.starts_with('"') { "\"" } else { "" };
-            format!("\"{name}\"{}{quote}{}{quote}", &captures[2], self.variable(name))
-        });
-        replaced.into_owned()
+            out += token.as_str();
+        }
+        out + &text[end..]
+    }
+
+    fn json_value(&mut self, value: &str, secret: Option<&str>) -> String {
+        let quote = if value.starts_with('"') { "\"" } else { "" };
+        match secret {
+            Some(_) if value == "\"\"" => value.to_owned(),
+            Some(name) => format!("{quote}{}{quote}", self.variable(name)),
+            None => self.json_text(value).unwrap_or_else(|| value.to_owned()),
+        }
+    }
+
+    /// A text that is JSON, without its secrets; none if it is another one, or has none.
+    fn json_text(&mut self, value: &str) -> Option<String> {
+        let inner: String = serde_json::from_str(value).ok().filter(|text: &String| text.starts_with(['{', '[']))?;
+        let removed = self.remove_from_json(&inner);
+        (removed != inner).then(|| serde_json::to_string(&removed).ok())?
     }
 
     /// `multipart/form-data`: parts between equal lines, the first of which begins the body.
@@ -133,6 +183,51 @@ impl Secrets {
     }
 }
 
+/// Where a token of JSON is.
+#[derive(Debug, Default)]
+struct JsonPath {
+    /// The last one.
+    name: Option<String>,
+    /// The secret names of the lists and maps around, where there are any.
+    around: Vec<Option<String>>,
+}
+
+impl JsonPath {
+    fn follow(&mut self, sign: &str) {
+        match sign {
+            "[" | "{" => {
+                self.around.push(self.secret());
+                self.name = None;
+            }
+            "]" | "}" => {
+                self.around.pop();
+                self.name = None;
+            }
+            "," => self.name = None,
+            _ => {}
+        }
+    }
+
+    /// The name of a secret at this place.
+    fn secret(&self) -> Option<String> {
+        match (&self.name, self.around.last().and_then(Option::as_ref)) {
+            (Some(name), _) if is_secret(name) => Some(name.chars().take(JSON_NAME_MAX).collect()),
+            (Some(name), Some(around)) => Some(format!("{around}_{name}").chars().take(JSON_NAME_MAX).collect()),
+            (None, around) => around.cloned(),
+            (Some(_), None) => None,
+        }
+    }
+}
+
+fn without_user_info(text: &str) -> Cow<'_, str> {
+    USER_INFO.as_ref().map_or(Cow::Borrowed(text), |pattern| pattern.replace_all(text, "$1"))
+}
+
+/// Whether the placeholder of this name has another meaning.
+pub(super) fn is_reserved(name: &str) -> bool {
+    RESERVED.contains(&name)
+}
+
 /// `x_api_key` of `X-Api-Key`.
 pub(super) fn variable_name(name: &str) -> String {
     let name: String = name
@@ -140,7 +235,8 @@ pub(super) fn variable_name(name: &str) -> String {
         .map(|letter| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '_' })
         .collect();
     let name = name.trim_matches('_').to_owned();
-    if name.starts_with(|first: char| first.is_ascii_alphabetic()) { name } else { format!("v_{name}") }
+    let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic());
+    if is_name && !is_reserved(&name) { name } else { format!("v_{name}") }
 }
 
 /// Whether secrets in a body would be found.
@@ -167,10 +263,20 @@ fn form_of(body: &str, content_type: &str) -> BodyForm {
 }
 
 pub(super) fn is_secret(name: &str) -> bool {
-    let name: String = name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+    let name = percent_decode_str(name).decode_utf8_lossy();
+    let is_whole = |name: &str| SECRET_NAMES.contains(&plain(name).as_str());
+    // In forms, the field of an object is `login[pass]`.
+    let field = name.trim_end_matches(']').rsplit(['[', '.']).next().unwrap_or_default();
     // Authorization is secret, an author is not.
-    let name = name.replace("authoriz", "auth").replace("authoris", "auth").replace("author", "");
-    SECRET_NAMES.contains(&name.as_str()) || SECRET_WORDS.iter().any(|word| name.contains(word))
+    let words = plain(&name).replace("authoriz", "auth").replace("authoris", "auth").replace("author", "");
+    is_whole(field)
+        || is_whole(name.trim_start_matches("X-").trim_start_matches("x-"))
+        || SECRET_WORDS.iter().any(|word| words.contains(word))
+}
+
+/// Without case and separators.
+fn plain(name: &str) -> String {
+    name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase()
 }
 
 #[cfg(test)]
@@ -202,6 +308,42 @@ mod tests {
         let mut secrets = Secrets::default();
         let referer = secrets.remove_from_header("Referer", "http://h/login?token=SECRET&q=1&code=2");
         assert_eq!(referer, "http://h/login?token={token}&q=1&code={code}");
+    }
+
+    #[test]
+    fn user_info_of_urls_is_left_out() {
+        let mut secrets = Secrets::default();
+        assert_eq!(secrets.remove_from_header("Referer", "http://u:p@h/x@y?q=1"), "http://h/x@y?q=1");
+        assert_eq!(secrets.remove_from_header("X", "https://h/@u, ftp://u@h"), "https://h/@u, ftp://h");
+        assert_eq!(secrets.remove_from_target("/a?next=http://u:p@h/b@c"), "/a?next=http://h/b@c");
+        assert_eq!(secrets.remove_from_body(r#"{"url":"http://u:p@h/"}"#, ""), r#"{"url":"http://h/"}"#);
+    }
+
+    #[test]
+    fn parameters_of_paths_are_searched() {
+        let mut secrets = Secrets::default();
+        let target = secrets.remove_from_target("/a;v=1;jsessionid=A/b;PHPSESSID=?q=1");
+        assert_eq!(target, "/a;v=1;jsessionid={jsessionid}/b;PHPSESSID=?q=1");
+        let referer = secrets.remove_from_header("Referer", "http://h/a;JSESSIONID=SECRET");
+        assert_eq!(referer, "http://h/a;JSESSIONID={jsessionid}");
+    }
+
+    #[test]
+    fn lists_and_maps_with_a_secret_name_are_secrets() {
+        for (body, expected) in [
+            (r#"{"password":["S", "S"], "n": ["a"]}"#, r#"{"password":["{password}", "{password}"], "n": ["a"]}"#),
+            (
+                r#"{"credentials": {"user": "S", "pin": 1, "x": [[2, null, ""]]}, "y": "z"}"#,
+                r#"{"credentials": {"user": "{credentials_user}", "pin": {pin}, "x": [[{credentials_x}, null, ""]]}, "y": "z"}"#,
+            ),
+            (r#"[{"token": "S"}, {"a": "b", "c": {}}, "d"]"#, r#"[{"token": "{token}"}, {"a": "b", "c": {}}, "d"]"#),
+            (r#"{"data": "{\"otp\": \"S\"}"}"#, r#"{"data": "{\"otp\": \"{otp}\"}"}"#),
+            (r#"{"data": "{\"a\": \u0031}"}"#, r#"{"data": "{\"a\": \u0031}"}"#),
+            (r#"{"session": "S"}"#, r#"{"session": "{v_session}"}"#),
+            (r#"{"token": }}] "S, {"token": "S""#, r#"{"token": }}] "S, {"token": "S""#),
+        ] {
+            assert_eq!(of_body(body, "application/json"), expected);
+        }
     }
 
     #[test]
@@ -243,6 +385,13 @@ mod tests {
 
     #[test]
     fn common_words_are_no_secrets() {
+        for name in ["pass", "Passphrase", "private_key", "otp", "PHPSESSID", "X-Session", "login[pass]", "a%5Bpwd%5D"]
+        {
+            assert!(is_secret(name), "{name}");
+        }
+        for name in ["passage", "compass", "passport", "sessions", "process", "X-Requested-With", "keys[a]"] {
+            assert!(!is_secret(name), "{name}");
+        }
         for name in ["q", "page", "monkey", "zipcode", "sort", "design", "author", "Author-Id"] {
             assert!(!is_secret(name), "{name}");
         }

@@ -3,11 +3,17 @@
 //! Metrics keep their names of `/metrics`, without the `_total` that OpenMetrics adds to those of counters. Field
 //! numbers are those of `opentelemetry/proto/metrics/v1/metrics.proto`.
 
-use super::protobuf::{push_bytes, push_fixed64, push_number, push_packed_fixed64};
+use breme_base::one_line;
+
+use super::protobuf::{Value, fields, push_bytes, push_fixed64, push_number, push_packed_fixed64};
 use super::samples::{Family, Sample, families};
 use super::source::Source;
 
 pub(super) const HEADERS: &[(&str, &str)] = &[("Content-Type", "application/x-protobuf")];
+/// Longer responses are not read.
+const RESPONSE_BYTES_MAX: usize = 64 * 1024;
+/// Longest text of a receiver in a message.
+const REASON_MAX: usize = 300;
 const CUMULATIVE: u64 = 2;
 const NS_PER_MS: u64 = 1_000_000;
 const DATA_POINT_ATTRIBUTES: u64 = 7;
@@ -18,6 +24,33 @@ const HISTOGRAM_ATTRIBUTES: u64 = 9;
 struct Period {
     start_ns: u64,
     now_ns: u64,
+}
+
+/// What a receiver says of a message that it has accepted, at least in part.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct PartialSuccess {
+    /// 0: only a warning.
+    pub(super) rejected_points: u64,
+    /// On one line.
+    pub(super) reason: String,
+}
+
+/// `partial_success` (1) of an `ExportMetricsServiceResponse`: `rejected_data_points` (1), `error_message` (2).
+pub(super) fn partial_success(response: &[u8]) -> Option<PartialSuccess> {
+    let response = fields(Some(response).filter(|response| response.len() <= RESPONSE_BYTES_MAX)?)?;
+    let (_, Value::Bytes(partial)) = response.into_iter().rfind(|(field, _)| *field == 1)? else { return None };
+    let mut found = PartialSuccess { rejected_points: 0, reason: String::new() };
+    for field in fields(partial)? {
+        match field {
+            // A signed number.
+            (1, Value::Number(count)) => found.rejected_points = u64::try_from(count.cast_signed()).unwrap_or(0),
+            (2, Value::Bytes(text)) => {
+                found.reason = one_line(&String::from_utf8_lossy(text)).chars().take(REASON_MAX).collect();
+            }
+            _ => {}
+        }
+    }
+    (found.rejected_points > 0 || !found.reason.is_empty()).then_some(found)
 }
 
 pub(super) fn message(exposition: &str, source: &Source, wall_ms: i64) -> Vec<u8> {
@@ -185,6 +218,30 @@ mod tests {
         let sum = [nested(0x0a, &point.concat()), vec![0x10, 2, 0x18, 1]].concat();
         let expected = [nested(0x0a, b"x"), nested(0x12, b"X."), nested(0x1a, b"By"), nested(0x3a, &sum)].concat();
         assert_eq!(metric(&family(text), PERIOD), expected);
+    }
+
+    #[test]
+    fn a_response_may_reject_a_part() {
+        let partial =
+            |rejected_points, reason: &str| Some(PartialSuccess { rejected_points, reason: reason.to_owned() });
+        for (content, expected) in [
+            (vec![0x08, 5, 0x12, 4, b'n', b'o', b'p', b'e'], partial(5, "nope")),
+            (vec![0x08, 5], partial(5, "")),
+            (nested(0x12, b"a\nb\x1b[31m"), partial(0, "a b")),
+            (vec![], None),
+            ([&[0x08][..], &[0xff; 9], &[1]].concat(), None),
+            (vec![0x08], None),
+        ] {
+            assert_eq!(partial_success(&nested(0x0a, &content)), expected, "{content:?}");
+        }
+        assert_eq!(partial_success(b""), None);
+        assert_eq!(partial_success(b"{\"partialSuccess\":{}}"), None);
+        for (length, expected) in [(10_000, partial(0, &"x".repeat(REASON_MAX))), (RESPONSE_BYTES_MAX, None)] {
+            let (mut content, mut response) = (Vec::new(), Vec::new());
+            push_bytes(&mut content, 2, &vec![b'x'; length]);
+            push_bytes(&mut response, 1, &content);
+            assert_eq!(partial_success(&response), expected);
+        }
     }
 
     #[test]

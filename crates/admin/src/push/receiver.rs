@@ -20,6 +20,15 @@ pub struct Receiver {
     http_client: HttpClient,
 }
 
+/// What a receiver says of a message.
+#[derive(Debug, Default)]
+pub(super) struct PushResponse {
+    pub(super) status: u16,
+    /// The value of Retry-After.
+    pub(super) retry_after: Option<String>,
+    pub(super) content: Vec<u8>,
+}
+
 impl Receiver {
     /// Reads the file once, so that an unusable one is found at the start.
     pub fn new(url: String, auth_file: Option<PathBuf>) -> Result<Self, String> {
@@ -33,13 +42,17 @@ impl Receiver {
 
     /// Posts a body; the status of the response.
     pub fn post(&self, headers: &[(&str, &str)], body: &[u8]) -> Result<u16, String> {
+        self.exchange(headers, body).map(|response| response.status)
+    }
+
+    pub(super) fn exchange(&self, headers: &[(&str, &str)], body: &[u8]) -> Result<PushResponse, String> {
         // Read for each message, since tokens are replaced while a watch runs for weeks.
         let authorization = self.authorization.as_ref().map(AuthorizationFile::value).transpose()?;
         let authorization = authorization.iter().map(|value| ("Authorization", value.as_str()));
         let headers = headers.iter().copied().chain(authorization);
         let headers: Vec<_> = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        let response = self.http_client.post(&self.url, &headers, body, WITHIN);
-        response.map(|response| response.status).map_err(|error| error.to_string())
+        let response = self.http_client.post(&self.url, &headers, body, WITHIN).map_err(|error| error.to_string())?;
+        Ok(PushResponse { status: response.status, retry_after: response.retry_after, content: response.content })
     }
 }
 
@@ -82,7 +95,30 @@ fn header_value(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
     use super::*;
+
+    #[test]
+    fn response_has_its_retry_after() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let receiver = Receiver::new(format!("http://{}/", listener.local_addr().unwrap()), None).unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut client, _) = listener.accept().unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\nx") {
+                let mut byte = [0];
+                client.read_exact(&mut byte).unwrap();
+                request.push(byte[0]);
+            }
+            let head = "HTTP/1.1 503 x\r\nRetry-After: 7\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi";
+            client.write_all(head.as_bytes()).unwrap();
+        });
+        let PushResponse { status, retry_after, content } = receiver.exchange(&[], b"x").unwrap();
+        assert_eq!((status, retry_after.as_deref(), &content[..]), (503, Some("7"), &b"hi"[..]));
+        server.join().unwrap();
+    }
 
     #[test]
     fn value_has_a_scheme_and_credentials() {

@@ -1,8 +1,8 @@
 //! What a request accepts and sends, and what is expected of its response.
 
 use super::document::{Document, ReferenceError};
-use super::node::Node;
-use super::parameter::pair;
+use super::node::{Map, Node};
+use super::parameter::form_pairs;
 use super::sample::Sampler;
 use super::url::query;
 
@@ -64,12 +64,18 @@ pub(super) fn body(document: &Document, operation: &Node) -> Result<Body, Refere
         let value = if is_json || is_form { Sampler::new(document).of_holder(holder)? } else { None };
         let text = match value {
             Some(value) if is_json => json(&value),
-            Some(Node::Map(map)) => query(&map.iter().map(|(name, value)| pair(name, value)).collect::<Vec<_>>()),
+            Some(Node::Map(map)) => form(map, holder),
             _ => continue,
         };
         return Ok(Body::Text { media_type: media_type.to_owned(), text });
     }
     Ok(if is_known { Body::None } else { Body::Unknown })
+}
+
+fn form(map: Map, holder: &Node) -> String {
+    let encoding = |name: &str| holder.get("encoding")?.get(name);
+    let pairs = map.into_iter().flat_map(|(name, value)| form_pairs(&name, value, encoding(&name)));
+    query(&pairs.collect::<Vec<_>>())
 }
 
 /// `application/json`, also with parameters, and `application/problem+json`.
@@ -125,6 +131,16 @@ mod tests {
         let schema = r#"{"schema": {"properties": {"a": {"example": "b c"}, "n": {"type": "integer"}}}}"#;
         assert_eq!(body_of(&format!("\"text/xml\": {{}}, \"{json}\": {schema}")), text(json, r#"{"a":"b c","n":1}"#));
         assert_eq!(body_of(&format!("\"{form}\": {schema}")), text(form, "a=b%20c&n=1"));
+        // RFC 6570 by default; objects as JSON.
+        for (encoding, expected) in [
+            ("", "t=x%20y&t=1&o=%7B%22k%22%3A1%7D"),
+            (r#""t": {"explode": false}, "o": {"style": "deepObject"}"#, "t=x%20y,1&o%5Bk%5D=1"),
+            (r#""t": {"style": "pipeDelimited"}"#, "t=x%20y%7C1&o=%7B%22k%22%3A1%7D"),
+        ] {
+            let example = r#"{"t": ["x y", 1], "o": {"k": 1}}"#;
+            let content = format!(r#""{form}": {{"example": {example}, "encoding": {{{encoding}}}}}"#);
+            assert_eq!(body_of(&content), text(form, expected), "{encoding}");
+        }
         let examples = r#"{"examples": {"e": {"value": [1]}}, "schema": {}}"#;
         assert_eq!(body_of(&format!("\"a/b+json; v=1\": {examples}")), text("a/b+json; v=1", "[1]"));
         assert_eq!(body_of("\"multipart/form-data\": {}"), Body::Unknown);

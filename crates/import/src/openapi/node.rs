@@ -1,5 +1,6 @@
 //! A JSON or YAML document as a tree, whose keys keep their order, and whose memory is bounded.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::fmt;
 
@@ -7,7 +8,7 @@ use indexmap::IndexMap;
 use serde::Serialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::Number;
-use serde_saphyr::budget;
+use serde_saphyr::{MessageFormatter, UserMessageFormatter, budget};
 use thiserror::Error;
 
 /// Estimated memory of a tree; the largest published descriptions (Microsoft Graph) need 400 MiB.
@@ -35,12 +36,42 @@ pub(super) enum Node {
 pub(super) enum SyntaxError {
     #[error("it is not valid JSON: {0}")]
     Json(#[from] serde_json::Error),
-    #[error("it is not valid YAML: {}", .0.without_snippet())]
+    #[error("it is not valid YAML: {}", yaml_message(.0))]
     Yaml(Box<serde_saphyr::Error>),
 }
 
+fn yaml_message(error: &serde_saphyr::Error) -> String {
+    error.without_snippet().render_with_formatter(&YamlMessages)
+}
+
+/// Without advice to programmers.
+struct YamlMessages;
+
+impl MessageFormatter for YamlMessages {
+    fn format_message<'a>(&self, error: &'a serde_saphyr::Error) -> Cow<'a, str> {
+        match error {
+            serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } => {
+                Cow::Owned(format!("the key {key:?} is repeated; remove one of the two"))
+            }
+            serde_saphyr::Error::DuplicateMappingKey { key: None, .. } => {
+                Cow::Borrowed("a key is repeated; remove one of the two")
+            }
+            serde_saphyr::Error::MultipleDocuments { .. } => {
+                Cow::Borrowed("it has several documents; make a file of the one to import")
+            }
+            serde_saphyr::Error::Budget { .. }
+            | serde_saphyr::Error::AliasReplayLimitExceeded { .. }
+            | serde_saphyr::Error::AliasExpansionLimitExceeded { .. }
+            | serde_saphyr::Error::AliasReplayStackDepthExceeded { .. } => Cow::Borrowed(
+                "it is nested too deeply, or its aliases repeat too much; import a part of it, or write out aliases",
+            ),
+            _ => UserMessageFormatter.format_message(error),
+        }
+    }
+}
+
 impl Node {
-    /// Parses JSON if the text begins with a brace, otherwise YAML 1.2.
+    /// Parses JSON if the text begins with a brace and a quote, otherwise YAML 1.2.
     pub(super) fn parse(text: &str) -> Result<Self, SyntaxError> {
         Self::parse_within(text, TREE_BYTES_MAX)
     }
@@ -48,7 +79,8 @@ impl Node {
     fn parse_within(text: &str, bytes_max: usize) -> Result<Self, SyntaxError> {
         let text = text.trim_start_matches('\u{feff}');
         let tree = Tree { bytes_left: &Cell::new(bytes_max) };
-        if text.trim_start().starts_with('{') {
+        let within = text.trim_start().strip_prefix('{').map(str::trim_start);
+        if within.is_some_and(|within| within.starts_with(['"', '}'])) {
             let mut json = serde_json::Deserializer::from_str(text);
             let node = tree.deserialize(&mut json)?;
             json.end()?;
@@ -249,6 +281,7 @@ mod tests {
         let tree = Node::parse(json).unwrap();
         assert_eq!(Node::parse(&yaml).unwrap(), tree);
         assert_eq!(Node::parse(&format!("\u{feff}---\n{yaml}")).unwrap(), tree);
+        assert_eq!(Node::parse(&format!("{{b: {list}, a: {{200: x, c: \"1\\n2\\n\"}}}}")).unwrap(), tree);
         assert_eq!(tree.to_string(), json.replace(": ", ":").replace(", ", ","), "the order is kept");
     }
 
@@ -268,7 +301,8 @@ mod tests {
             ("{\"a\": 1, \"a\": 2}", "a key is repeated; remove one of the two at line 1 column"),
             ("{} {}", "trailing characters at line 1 column 4"),
             ("a: [1,\nb: 2", "not valid YAML"),
-            ("a: 1\na: 2", "line 2"),
+            ("a: 1\na: 2", "the key \"a\" is repeated; remove one of the two at line 2"),
+            ("a: 1\n---\nb: 2", "several documents; make a file"),
             ("a: *unknown", "line 1"),
         ] {
             let problem = Node::parse(text).unwrap_err().to_string();
@@ -285,7 +319,8 @@ mod tests {
         let nested: String = (0..63).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect();
         assert!(Node::parse(&nested).is_ok());
         let nested: String = (0..1_000).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect();
-        assert!(Node::parse(&nested).is_err());
+        let problem = Node::parse(&nested).unwrap_err().to_string();
+        assert!(problem.contains("nested too deeply") && problem.contains("line 6"), "{problem}");
     }
 
     #[test]
@@ -295,7 +330,8 @@ mod tests {
             let aliases = vec![format!("*a{}", level - 1); 9].join(", ");
             laughs += &format!("a{level}: &a{level} [{aliases}]\n");
         }
-        assert!(Node::parse(&laughs).is_err());
+        let problem = Node::parse(&laughs).unwrap_err().to_string();
+        assert!(!problem.contains("budget") && !problem.contains("limits breached"), "{problem}");
         let long = format!("a: &a {}\nb: [{}]\n", "x".repeat(10_000), ["*a"; 1_000].join(", "));
         assert!(Node::parse_within(&long, 20 << 20).is_ok());
         let problem = Node::parse_within(&long, 5 << 20).unwrap_err().to_string();

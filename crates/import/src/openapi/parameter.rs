@@ -3,7 +3,7 @@
 use super::document::{Document, ReferenceError};
 use super::node::Node;
 use super::sample::Sampler;
-use super::url::encoded;
+use crate::encoding::encoded;
 
 /// Parameters of an operation that are read.
 pub(super) const PARAMETER_COUNT_MAX: usize = 100;
@@ -98,13 +98,20 @@ impl Value {
 
     /// As a part of a path, encoded and not empty.
     pub(super) fn in_path(&self, name: &str) -> String {
-        let (before, separator) = match self.style.as_str() {
-            "label" => (String::from("."), if self.is_exploded { "." } else { "," }),
-            "matrix" => (format!(";{}=", encoded(name)), ","),
-            _ => (String::new(), ","),
+        let (before, text) = match self.style.as_str() {
+            "label" => (".", self.joined(if self.is_exploded { "." } else { "," }, &|text| encoded(text))),
+            "matrix" => ("", self.in_matrix(name)),
+            _ => ("", self.joined(",", &|text| encoded(text))),
         };
-        let text = self.joined(separator, &|text| encoded(text));
-        before + if text.is_empty() { "x" } else { &text }
+        format!("{before}{}", if text.is_empty() { "x" } else { &text })
+    }
+
+    /// `;a=1;a=2` (RFC 6570, 3.2.7).
+    fn in_matrix(&self, name: &str) -> String {
+        let pairs = self.in_query(name).into_iter();
+        pairs
+            .map(|(name, value)| format!(";{}={}", encoded(&name), if value.is_empty() { "x" } else { &value }))
+            .collect()
     }
 
     pub(super) fn in_header(&self) -> String {
@@ -145,8 +152,20 @@ impl Value {
     }
 }
 
+/// The pairs of a property in a form. Without a style, objects are JSON (OpenAPI 3.1, 4.8.15.1).
+pub(super) fn form_pairs(name: &str, node: Node, encoding: Option<&Node>) -> Vec<(String, String)> {
+    let style = encoding.and_then(|encoding| encoding.text("style"));
+    let explode = encoding.and_then(|encoding| encoding.flag("explode"));
+    if matches!(node, Node::Map(_)) && style.is_none() && explode.is_none() {
+        return vec![pair(name, &node)];
+    }
+    let style = style.unwrap_or("form").to_owned();
+    let is_exploded = explode.unwrap_or(style == "form");
+    Value { node, is_invented: false, style, is_exploded }.in_query(name)
+}
+
 /// A pair of a query or a form, whose value is encoded.
-pub(super) fn pair(name: &str, value: &Node) -> (String, String) {
+fn pair(name: &str, value: &Node) -> (String, String) {
     (name.to_owned(), encoded(&value.to_string()))
 }
 
@@ -210,7 +229,17 @@ mod tests {
             assert_eq!(written(&fields), (in_query.to_owned(), in_path.to_owned()), "{fields}");
         }
         assert_eq!(written(&format!(r#"{list}, "style": "label", "explode": true"#)).1, ".b%20c.1");
-        assert_eq!(written(r#""example": 1, "style": "matrix""#).1, ";a=1");
+        // Those of OpenAPI 3.1, 4.8.12.4.
+        for (fields, expected) in [
+            (r#""example": 1"#.to_owned(), ";a=1"),
+            (r#""example": """#.to_owned(), ";a=x"),
+            (list.to_owned(), ";a=b%20c,1"),
+            (format!(r#"{list}, "explode": true"#), ";a=b%20c;a=1"),
+            (map.to_owned(), ";a=k,v,n,2"),
+            (format!(r#"{map}, "explode": true"#), ";k=v;n=2"),
+        ] {
+            assert_eq!(written(&format!(r#"{fields}, "style": "matrix""#)).1, expected, "{fields}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Values for parameters and bodies: the documented ones, otherwise simple ones that a schema accepts.
 
+use indexmap::IndexSet;
 use serde_json::Number;
 
 use super::document::{Document, ReferenceError};
@@ -16,7 +17,46 @@ const TEXT_LENGTH_MAX: usize = 256;
 /// Most items that are made for a `minItems`.
 const ITEM_COUNT_MAX: usize = 8;
 
+/// Schemas that one value has to satisfy; further ones are not read.
+const PART_COUNT_MAX: usize = 256;
+
 type Sampled = Result<Option<Node>, ReferenceError>;
+
+/// What one value has to satisfy: a schema with those of its `allOf`, and its first alternatives.
+#[derive(Default)]
+struct Parts<'a> {
+    /// Those without a documented value.
+    schemas: Vec<&'a Node>,
+    /// The documented values of the others.
+    examples: Vec<Node>,
+}
+
+impl<'a> Parts<'a> {
+    const fn is_empty(&self) -> bool {
+        self.schemas.is_empty() && self.examples.is_empty()
+    }
+
+    fn all(&self, key: &str) -> impl Iterator<Item = &'a Node> {
+        self.schemas.iter().filter_map(move |schema| schema.get(key))
+    }
+
+    fn items(&self, key: &str) -> impl Iterator<Item = &'a Node> {
+        self.schemas.iter().flat_map(move |schema| schema.items(key))
+    }
+
+    /// Of the first part that has one.
+    fn number(&self, key: &str) -> Option<f64> {
+        self.schemas.iter().find_map(|schema| schema.number(key))
+    }
+
+    fn flag(&self, key: &str) -> Option<bool> {
+        self.schemas.iter().find_map(|schema| schema.flag(key))
+    }
+
+    fn text(&self, key: &str) -> Option<&'a str> {
+        self.schemas.iter().find_map(|schema| schema.text(key))
+    }
+}
 
 /// Makes one value.
 pub(super) struct Sampler<'a> {
@@ -43,91 +83,123 @@ impl<'a> Sampler<'a> {
             }
         }
         match holder.get("schema") {
-            Some(schema) => self.of_schema(schema, 0),
+            Some(schema) => self.of_schemas(&[schema], 0),
             None => Ok(None),
         }
     }
 
-    fn of_schema(&mut self, schema: &'a Node, depth: usize) -> Sampled {
-        // Each schema costs a byte, so that their number is bounded too.
-        if depth == SCHEMA_DEPTH_MAX || !self.take(1) {
+    /// A value that all of these schemas accept.
+    fn of_schemas(&mut self, schemas: &[&'a Node], depth: usize) -> Sampled {
+        let mut parts = Parts::default();
+        for schema in schemas {
+            self.collect(schema, depth, &mut parts)?;
+        }
+        if parts.is_empty() && !schemas.is_empty() {
             return Ok(None);
         }
-        let target = self.document.resolve(schema)?;
-        // What stands beside a reference describes its use.
-        for schema in [schema, target] {
-            for value in documented(schema) {
-                if let Some(value) = self.copy(value) {
-                    return Ok(Some(value));
-                }
+        let mut documented = Map::new();
+        for example in parts.examples.drain(..) {
+            match example {
+                Node::Map(map) => merge(&mut documented, map),
+                value => return Ok(Some(value)),
             }
         }
-        if !target.items("allOf").is_empty() {
-            return self.all_of(target, depth);
+        if parts.schemas.is_empty() && !schemas.is_empty() {
+            return Ok(Some(Node::Map(documented)));
         }
-        for alternative in target.items("oneOf").iter().chain(target.items("anyOf")) {
-            if let Some(value) = self.of_schema(alternative, depth + 1)? {
-                return Ok(Some(value));
-            }
-        }
-        self.of_type(target, depth)
+        self.of_type(&parts, documented, depth)
     }
 
-    fn of_type(&mut self, schema: &'a Node, depth: usize) -> Sampled {
-        match type_of(schema) {
-            "object" => self.object(schema, depth).map(|map| Some(Node::Map(map))),
-            "array" => self.array(schema, depth).map(|items| Some(Node::List(items))),
+    /// Adds a schema, and those that it requires of the same value.
+    fn collect(&mut self, schema: &'a Node, depth: usize, parts: &mut Parts<'a>) -> Result<(), ReferenceError> {
+        // Each schema costs a byte, so that their number is bounded too.
+        if depth == SCHEMA_DEPTH_MAX || parts.schemas.len() == PART_COUNT_MAX || !self.take(1) {
+            return Ok(());
+        }
+        let target = self.document.resolve(schema)?;
+        if parts.schemas.iter().any(|part| std::ptr::eq(*part, target)) {
+            return Ok(());
+        }
+        // What stands beside a reference describes its use.
+        for value in documented(schema).chain(documented(target)) {
+            if let Some(value) = self.copy(value) {
+                parts.examples.push(value);
+                return Ok(());
+            }
+        }
+        parts.schemas.push(target);
+        for part in target.items("allOf") {
+            self.collect(part, depth + 1, parts)?;
+        }
+        for alternatives in [target.items("oneOf"), target.items("anyOf")] {
+            if let Some(alternative) = self.first_alternative(alternatives)? {
+                self.collect(alternative, depth + 1, parts)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The first one that accepts more than null.
+    fn first_alternative(&self, alternatives: &'a [Node]) -> Result<Option<&'a Node>, ReferenceError> {
+        for alternative in alternatives.iter().take(2) {
+            if type_of(self.document.resolve(alternative)?) != Some("null") {
+                return Ok(Some(alternative));
+            }
+        }
+        Ok(None)
+    }
+
+    fn of_type(&mut self, parts: &Parts<'a>, documented: Map, depth: usize) -> Sampled {
+        let of_parts = parts.schemas.iter().find_map(|schema| type_of(schema));
+        match of_parts.unwrap_or("string") {
+            _ if !documented.is_empty() => self.object(parts, documented, depth).map(|map| Some(Node::Map(map))),
+            "object" => self.object(parts, documented, depth).map(|map| Some(Node::Map(map))),
+            "array" => self.array(parts, depth).map(|items| Some(Node::List(items))),
             "null" => Ok(None),
             name => {
                 self.has_invented = true;
                 let value = match name {
                     "boolean" => Node::Bool(true),
-                    "integer" | "number" => number(schema, name == "integer"),
-                    _ => Node::Text(text(schema)),
+                    "integer" | "number" => number(parts, name == "integer"),
+                    _ => Node::Text(text(parts)),
                 };
                 Ok(self.copy(&value))
             }
         }
     }
 
-    /// The required properties, or all if none is said to be required.
-    fn object(&mut self, schema: &'a Node, depth: usize) -> Result<Map, ReferenceError> {
-        let required = schema.items("required").iter().filter_map(Node::as_text);
-        let all = schema.entries("properties").map(|(name, _)| name).filter(|_| schema.items("required").is_empty());
-        let mut map = Map::new();
-        for name in required.chain(all) {
+    /// Adds the required properties, or all if none is said to be required.
+    fn object(&mut self, parts: &Parts<'a>, mut map: Map, depth: usize) -> Result<Map, ReferenceError> {
+        let mut names: IndexSet<&str> = parts.items("required").filter_map(Node::as_text).collect();
+        if names.is_empty() {
+            names = parts.schemas.iter().flat_map(|part| part.entries("properties")).map(|(name, _)| name).collect();
+        }
+        for name in names {
+            let properties: Vec<&Node> =
+                parts.all("properties").filter_map(|properties| properties.get(name)).collect();
+            if map.contains_key(name) || properties.iter().any(|property| property.flag("readOnly") == Some(true)) {
+                continue;
+            }
             if !self.take(name.len() + SCALAR_BYTES) {
                 break;
             }
-            let property = schema.get("properties").and_then(|properties| properties.get(name));
-            if let Some(property) = property.filter(|property| property.flag("readOnly") != Some(true)) {
-                let value = self.of_schema(property, depth + 1)?;
-                map.extend(value.map(|value| (name.to_owned(), value)));
-            }
+            let value = self.of_schemas(&properties, depth + 1)?;
+            map.extend(value.map(|value| (name.to_owned(), value)));
         }
         Ok(map)
     }
 
-    fn array(&mut self, schema: &'a Node, depth: usize) -> Result<Vec<Node>, ReferenceError> {
-        let Some(item) = schema.get("items") else { return Ok(Vec::new()) };
-        let count = schema.number("minItems").map_or(1, |count| count.clamp(1.0, ITEM_COUNT_MAX as f64) as usize);
+    fn array(&mut self, parts: &Parts<'a>, depth: usize) -> Result<Vec<Node>, ReferenceError> {
+        let item: Vec<&Node> = parts.all("items").collect();
+        if item.is_empty() {
+            return Ok(Vec::new());
+        }
+        let count = parts.number("minItems").map_or(1, |count| count.clamp(1.0, ITEM_COUNT_MAX as f64) as usize);
         let mut items = Vec::new();
         for _ in 0..count {
-            items.extend(self.of_schema(item, depth + 1)?);
+            items.extend(self.of_schemas(&item, depth + 1)?);
         }
         Ok(items)
-    }
-
-    /// The properties of all parts; of other values the first.
-    fn all_of(&mut self, schema: &'a Node, depth: usize) -> Sampled {
-        let (mut merged, mut first) = (self.object(schema, depth)?, None);
-        for part in schema.items("allOf") {
-            match self.of_schema(part, depth + 1)? {
-                Some(Node::Map(map)) => merged.extend(map),
-                value => first = first.or(value),
-            }
-        }
-        Ok(if merged.is_empty() { first.or(Some(Node::Map(merged))) } else { Some(Node::Map(merged)) })
     }
 
     /// A copy, unless the whole value would become too large, or this one is null.
@@ -176,31 +248,46 @@ fn documented(schema: &Node) -> impl Iterator<Item = &Node> {
         .flatten()
 }
 
-/// The type; of several ones the first but null. Without a type it follows from other keys.
-fn type_of(schema: &Node) -> &str {
+/// The type; of several ones the first but null. Without a type it may follow from other keys.
+fn type_of(schema: &Node) -> Option<&str> {
     let listed = schema.items("type").iter().take(8).filter_map(Node::as_text).find(|name| *name != "null");
     let has = |keys: &[&str]| keys.iter().any(|key| schema.get(key).is_some());
-    schema.text("type").or(listed).unwrap_or_else(|| {
-        if has(&["properties", "additionalProperties", "required"]) {
-            "object"
-        } else if has(&["items", "minItems"]) {
-            "array"
-        } else if has(&["minimum", "maximum", "multipleOf"]) {
-            "number"
-        } else {
-            "string"
+    let implied = [
+        ("object", &["properties", "additionalProperties", "required"][..]),
+        ("array", &["items", "minItems"]),
+        ("number", &["minimum", "maximum", "multipleOf"]),
+    ];
+    let implied = || implied.iter().find(|(_, keys)| has(keys)).map(|(name, _)| *name);
+    schema.text("type").or(listed).or_else(implied)
+}
+
+/// Adds the entries of a map to another one, also within maps.
+fn merge(map: &mut Map, other: Map) {
+    for (key, value) in other {
+        match (map.get_mut(&key), value) {
+            (Some(Node::Map(inner)), Node::Map(value)) => merge(inner, value),
+            (Some(_), _) => {}
+            (None, value) => {
+                map.insert(key, value);
+            }
         }
-    })
+    }
 }
 
 /// The minimum, or 1.
-fn number(schema: &Node, is_whole: bool) -> Node {
+fn number(schema: &Parts<'_>, is_whole: bool) -> Node {
     // 3.0 has a flag beside the limit, 3.1 another limit.
     let exclusive = |key, limit: Option<f64>| schema.number(key).or(limit.filter(|_| schema.flag(key) == Some(true)));
-    let (low, high) = (schema.number("minimum"), schema.number("maximum"));
-    let low = exclusive("exclusiveMinimum", low).map(|low| (low + 1.0).floor()).or(low);
-    let high = exclusive("exclusiveMaximum", high).map(|high| (high - 1.0).ceil()).or(high);
+    let (minimum, maximum) = (schema.number("minimum"), schema.number("maximum"));
+    let (above, below) = (exclusive("exclusiveMinimum", minimum), exclusive("exclusiveMaximum", maximum));
+    let low = above.map(|low| (low + 1.0).floor()).or(minimum);
+    let high = below.map(|high| (high - 1.0).ceil()).or(maximum);
     let mut value = low.unwrap_or_else(|| high.unwrap_or(1.0).min(1.0));
+    if let (Some(low), Some(high), false) = (above, below.or(maximum), is_whole)
+        && (value > high || below.is_some_and(|below| value >= below))
+    {
+        value = f64::midpoint(low, high);
+    }
     if let Some(step) = schema.number("multipleOf").filter(|step| *step > 0.0) {
         value = (value / step).ceil() * step;
     } else if is_whole {
@@ -211,7 +298,7 @@ fn number(schema: &Node, is_whole: bool) -> Node {
     Node::Number(number.unwrap_or_else(|| Number::from(1)))
 }
 
-fn text(schema: &Node) -> String {
+fn text(schema: &Parts<'_>) -> String {
     let example = match schema.text("format").unwrap_or_default() {
         "date" => "2026-01-01",
         "date-time" => "2026-01-01T00:00:00Z",
@@ -278,6 +365,10 @@ mod tests {
             (r#"{"type": "integer", "exclusiveMinimum": 1.5}"#, "2"),
             (r#"{"type": "integer", "minimum": 3, "multipleOf": 5}"#, "5"),
             (r#"{"type": "number", "minimum": 0.5}"#, "0.5"),
+            (r#"{"type": "number", "exclusiveMinimum": 0, "maximum": 0.5}"#, "0.25"),
+            (r#"{"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}"#, "0.5"),
+            (r#"{"type": "number", "exclusiveMinimum": 0, "maximum": 0.5, "multipleOf": 0.5}"#, "0.5"),
+            (r#"{"allOf": [{"type": "integer"}, {"minimum": 3}]}"#, "3"),
             (r#"{"minimum": 1e300}"#, "1e+300"),
             (r#"{"type": "array", "items": {"type": "integer"}, "minItems": 2}"#, "[1,1]"),
         ] {
@@ -296,6 +387,35 @@ mod tests {
     }
 
     #[test]
+    fn objects_satisfy_all_schemas_of_all_of() {
+        let base = r#", "base": {"properties": {"id": {"type": "integer"}, "name": {}}, "required": ["id"]}"#;
+        let parts = r##"[{"$ref": "#/base"}, {"properties": {"kind": {"enum": ["k"]}}}]"##;
+        for (schema, expected) in [
+            (format!(r#"{{"allOf": {parts}, "required": ["name", "kind"]}}"#), r#"{"name":"x","kind":"k","id":1}"#),
+            (format!(r#"{{"allOf": {parts}}}"#), r#"{"id":1}"#),
+            (r##"{"$ref": "#/base", "required": ["kind"]}"##.to_owned(), r#"{"id":1}"#),
+            (r#"{"required": ["a"]}"#.to_owned(), r#"{"a":"x"}"#),
+            (
+                r#"{"allOf": [{"properties": {"a": {"properties": {"x": {"minimum": 2}}, "required": ["x"]}}},
+                    {"properties": {"a": {"properties": {"y": {"minimum": 3}}, "required": ["y"]}}}]}"#
+                    .to_owned(),
+                r#"{"a":{"x":2,"y":3}}"#,
+            ),
+            (
+                r#"{"allOf": [{"example": {"a": {"x": 1}}}, {"example": {"a": {"y": 2}, "b": 3}}, {"required": ["c"]}]}"#
+                    .to_owned(),
+                r#"{"a":{"x":1,"y":2},"b":3,"c":"x"}"#,
+            ),
+            (
+                r#"{"properties": {"a": {}, "b": {}}, "oneOf": [{"required": ["b"]}, {"required": ["a"]}]}"#.to_owned(),
+                r#"{"b":"x"}"#,
+            ),
+        ] {
+            assert_eq!(sampled(&schema, base).0, expected, "{schema}");
+        }
+    }
+
+    #[test]
     fn recursive_schemas_end() {
         let rest = r##", "s": {"properties": {"n": {"type": "integer"}, "next": {"$ref": "#/s"}}}"##;
         let value = sampled(r##"{"$ref": "#/s"}"##, rest).0;
@@ -305,7 +425,7 @@ mod tests {
         let value = sampled(r##"{"$ref": "#/s"}"##, &rest).0;
         assert!(value.len() <= VALUE_BYTES_MAX, "{}", value.len());
         let rest = format!(r#", "s": {{"allOf": [{}]}}"#, [r##"{"$ref": "#/s"}"##; 50].join(","));
-        assert_eq!(sampled(r##"{"$ref": "#/s"}"##, &rest).0, "{}");
+        assert_eq!(sampled(r##"{"$ref": "#/s"}"##, &rest).0, "x", "it accepts every value");
     }
 
     #[test]

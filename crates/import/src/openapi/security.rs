@@ -4,6 +4,7 @@ use indexmap::IndexMap;
 
 use super::document::Document;
 use super::node::Node;
+use crate::notes::counted;
 
 /// A load sends only cookies that its sessions have received.
 pub(super) const COOKIE_REMEDY: &str = "add a step to the scenario that gets it, such as a login";
@@ -18,7 +19,7 @@ impl Needs {
     }
 
     pub(super) fn notes(&self) -> impl Iterator<Item = String> {
-        self.0.iter().map(|(need, count)| format!("{count} operations need {need}"))
+        self.0.iter().map(|(need, count)| format!("{} {need}", counted(*count, "operation needs", "operations need")))
     }
 
     /// Adds those of an operation, and returns the name of a key that belongs into its query.
@@ -89,7 +90,7 @@ mod tests {
     #[test]
     fn each_scheme_has_a_flag() {
         for (name, expected) in [
-            ("b", "1 operations need credentials by \"b\": add --bearer TOKEN to breme load"),
+            ("b", "1 operation needs credentials by \"b\": add --bearer TOKEN to breme load"),
             ("o", "--bearer TOKEN"),
             ("u", "--user USER:PASSWORD"),
             ("d", "-H 'Authorization: …'"),

@@ -45,9 +45,11 @@ impl Server {
     }
 }
 
-/// The path of a URL, without its query.
+/// The path of a URL, without its query, and without the `./` and `../` that a relative one begins with.
 fn prefix(target: &str) -> String {
-    let path = target.split(['?', '#']).next().unwrap_or_default().trim_matches(['/', '.']);
+    let path = target.split(['?', '#']).next().unwrap_or_default();
+    let path = format!("{}/", path.trim_end_matches('/'));
+    let path = path.trim_start_matches("../").trim_start_matches("./").trim_start_matches("../").trim_matches('/');
     if path.is_empty() { String::new() } else { format!("/{}", literal(path)) }
 }
 
@@ -75,6 +77,8 @@ mod tests {
     fn a_url_is_split_into_base_and_prefix() {
         for (url, base, expected_prefix) in [
             ("https://api.example.com/v1/", "https://api.example.com", "/v1"),
+            ("https://example.com/.well-known/", "https://example.com", "/.well-known"),
+            ("https://example.com/a..", "https://example.com", "/a.."),
             ("HTTP://me:secret@host:8080", "http://host:8080", ""),
             ("https://{region}.host:{port}/{version}", "https://eu.host:8443", "/v%202"),
         ] {
@@ -91,6 +95,8 @@ mod tests {
             ("[]", "", "the description names no server; give the URL"),
             (r#"[{"url": "/"}]"#, "", "without a host"),
             (r#"[{"url": "./v1/"}]"#, "/v1", "#/servers/0/url is \"./v1/\", without a host"),
+            (r#"[{"url": ".."}]"#, "", "without a host"),
+            (r#"[{"url": "../../.v1"}]"#, "/.v1", "without a host"),
             (r#"[{"url": "/{v}"}]"#, "/%7Bv%7D", "without a host"),
             (r#"[{"url": "ftp://host/v1"}]"#, "", "must be http or https"),
             (r#"[{"url": "//host/v1"}]"#, "", "the scheme is missing"),

@@ -76,6 +76,8 @@ fn a_description_becomes_a_scenario() {
         "2 operations change what the server stores, and are comments in the scenario: POST /v1/pets, DELETE \
          /v1/pets/{petId}",
         "3 operations need credentials by \"token\": add --bearer TOKEN to breme load",
+        "these parameters have no documented value; write existing ones into the steps of the scenario: limit, \
+         X-Request-Id",
     ];
     assert_eq!(recording.notes().collect::<Vec<_>>(), expected);
 }
@@ -123,8 +125,8 @@ fn operations_with_faults_are_left_out() {
         "GET b is left out: #/paths/b/get: the path does not begin with",
         "/c is left out: #/paths/~1c: \"#/nothing\" refers to nothing",
         "GET /f is left out: #/paths/~1f/get: HTTP allows no such name or value of the header \"N\"",
-        "1 operations have servers of their own",
-        "1 bodies are neither JSON nor a form",
+        "1 operation has a server of its own, but goes to that of",
+        "1 body is neither JSON nor a form",
     ] {
         assert!(notes.contains(expected), "{expected} in {notes}");
     }
@@ -135,7 +137,7 @@ fn further_operations_and_faults_are_counted() {
     let paths: String = (0..20).map(|number| format!("  /{number}: {{get: {{}}}}\n")).collect();
     let (scenario, notes) = imported(&format!("paths:\n{paths}"));
     assert_eq!(scenario.matches("[[scenario.step]]").count(), 8);
-    assert_eq!(notes[0], "the last 12 of 20 requests are left out: a scenario file has at most 8 steps");
+    assert_eq!(notes[0], "of 20 requests the last 12 are left out: a scenario file has at most 8 steps");
     let (_, notes) = imported(&format!("paths:\n  /a: {{get: {{}}}}\n{}", paths.replace("{get: {}}", "{$ref: '#'}")));
     assert_eq!(notes[5], "15 further operations are left out for such reasons", "{notes:?}");
 }

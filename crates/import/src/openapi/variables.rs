@@ -1,14 +1,16 @@
 //! Path parameters and keys as variables of the scenario, so that a value is changed in one place.
 
-use indexmap::IndexMap;
+use breme_base::grouped;
+use indexmap::{IndexMap, IndexSet};
 
 use super::parameter::Value;
 use super::url::literal;
+use crate::secrets::is_reserved;
 
 /// Half of what a load accepts; the rest is for secrets, and for the user.
 const VARIABLE_COUNT_MAX: usize = 50;
-/// Placeholders with another meaning.
-const RESERVED: [&str; 6] = ["page_version", "random", "seq", "session", "uniform", "zipf"];
+/// Parameters in steps that a note names.
+const NAMED_MAX: usize = 20;
 
 #[derive(Debug, Default)]
 pub(super) struct Variables {
@@ -16,6 +18,8 @@ pub(super) struct Variables {
     values: IndexMap<String, String>,
     /// The names of those whose value is not documented.
     invented: Vec<String>,
+    /// The names of parameters that are no variables, and whose value is not documented.
+    invented_in_steps: IndexSet<String>,
 }
 
 impl Variables {
@@ -42,8 +46,17 @@ impl Variables {
         let placeholder = self.define(&cleaned(name), encoded);
         if self.values.len() > count && value.is_invented {
             self.invented.extend(self.values.last().map(|(name, _)| name.clone()));
+        } else if !placeholder.starts_with('{') {
+            self.note_in_step(name, value);
         }
         placeholder
+    }
+
+    /// Names a parameter in a note whose value is written into a step, unless the value is documented.
+    pub(super) fn note_in_step(&mut self, name: &str, value: &Value) {
+        if value.is_invented {
+            self.invented_in_steps.insert(name.to_owned());
+        }
     }
 
     /// The placeholder of a variable whose value only the user knows, in braces.
@@ -69,14 +82,25 @@ impl Variables {
         value
     }
 
-    pub(super) fn note(&self) -> Option<String> {
+    pub(super) fn notes(&self) -> impl Iterator<Item = String> {
         let names = self.invented.join(", ");
-        (!names.is_empty()).then(|| {
+        let of_variables = (!names.is_empty()).then(|| {
             format!(
                 "these variables have no documented value; set existing ones under [variables] in the scenario, or \
                  with --var NAME=VALUE: {names}"
             )
-        })
+        });
+        let in_steps = (!self.invented_in_steps.is_empty()).then(|| {
+            let names = self.invented_in_steps.iter().take(NAMED_MAX).map(|name| name.escape_debug().to_string());
+            let names = names.collect::<Vec<_>>().join(", ");
+            let further = self.invented_in_steps.len().saturating_sub(NAMED_MAX) as u64;
+            let further = if further > 0 { format!(" and {} more", grouped(further)) } else { String::new() };
+            format!(
+                "these parameters have no documented value; write existing ones into the steps of the scenario: \
+                 {names}{further}"
+            )
+        });
+        of_variables.into_iter().chain(in_steps)
     }
 
     pub(super) fn into_list(self) -> Vec<(String, String)> {
@@ -89,7 +113,7 @@ fn cleaned(name: &str) -> String {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
     let name: String = name.chars().map(|letter| if is_part(letter) { letter } else { '_' }).collect();
     let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
-    if is_name && !RESERVED.contains(&name.as_str()) { name } else { format!("v_{name}") }
+    if is_name && !is_reserved(&name) { name } else { format!("v_{name}") }
 }
 
 #[cfg(test)]
@@ -119,6 +143,13 @@ mod tests {
         let mut variables = Variables::default();
         let paths: Vec<String> = (0..60).map(|name| variables.path(&format!("/{{n{name}}}"), |_| None)).collect();
         assert_eq!((paths[49].as_str(), paths[50].as_str()), ("/{n49}", "/x"));
-        assert_eq!(variables.note().unwrap().matches(", n").count(), 49);
+        let notes: Vec<String> = variables.notes().collect();
+        assert_eq!(notes[0].matches(", n").count(), 49);
+        assert!(notes[1].ends_with(": n50, n51, n52, n53, n54, n55, n56, n57, n58, n59"), "{notes:?}");
+        for number in 60..80 {
+            variables.path(&format!("/{{n{number}}}"), |_| None);
+        }
+        let last = variables.notes().last().unwrap();
+        assert!(last.ends_with(", n69 and 10 more"), "{last}");
     }
 }
