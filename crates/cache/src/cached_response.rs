@@ -23,7 +23,7 @@ pub struct CachedResponse {
     body: ResponseBody,
     /// Length of the body in response to GET.
     length: u64,
-    age_s: Option<u64>,
+    age_s: u64,
     cache_status: CacheStatus,
     validity: Option<Validity>,
 }
@@ -99,7 +99,7 @@ impl CachedResponse {
             lines: HeaderLines::Stored(Arc::clone(stored)),
             body: ResponseBody::None,
             length: stored.body_bytes(),
-            age_s: Some(stored.age_s(now)),
+            age_s: stored.age_s(now),
             cache_status,
             validity: None,
         };
@@ -135,19 +135,6 @@ impl CachedResponse {
         let lines = ranges::with(stored.block(), &[("Content-Range", part.content_range(range))]);
         let length = body.len() as u64;
         Self { lines: HeaderLines::Built(lines), body: ResponseBody::One(body), length, ..self }
-    }
-
-    /// 504 for `only-if-cached` (RFC 9111, 5.2.1.7).
-    pub(crate) fn not_cached(cache_status: CacheStatus) -> Self {
-        Self {
-            status: 504,
-            lines: HeaderLines::Built(FieldBlock::new()),
-            body: ResponseBody::None,
-            length: 0,
-            age_s: None,
-            cache_status,
-            validity: None,
-        }
     }
 
     pub(crate) fn with_validity(mut self, stored: &Arc<StoredResponse>, version: u32) -> Self {
@@ -193,9 +180,9 @@ impl CachedResponse {
         }
     }
 
-    /// The value of Age; none if the response was not stored.
+    /// The value of Age.
     #[must_use]
-    pub const fn age_s(&self) -> Option<u64> {
+    pub const fn age_s(&self) -> u64 {
         self.age_s
     }
 

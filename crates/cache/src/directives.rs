@@ -19,6 +19,8 @@ pub(crate) struct ResponseDirectives {
     pub(crate) must_revalidate: bool,
     pub(crate) proxy_revalidate: bool,
     pub(crate) must_understand: bool,
+    /// RFC 8246.
+    pub(crate) immutable: bool,
     pub(crate) max_age_s: Option<u32>,
     pub(crate) s_maxage_s: Option<u32>,
     /// RFC 5861, 3.
@@ -57,6 +59,7 @@ impl ResponseDirectives {
             () if is("must-revalidate") => self.must_revalidate = true,
             () if is("proxy-revalidate") => self.proxy_revalidate = true,
             () if is("must-understand") => self.must_understand = true,
+            () if is("immutable") => self.immutable = true,
             () if is("stale-while-revalidate") => least(&mut self.stale_while_revalidate_s, seconds(value)),
             () if is("stale-if-error") => least(&mut self.stale_if_error_s, seconds(value)),
             () => {}
@@ -190,7 +193,8 @@ mod tests {
     fn parses_response_directives() {
         let found = response("private, No-Store,no-cache, must-revalidate , proxy-revalidate, public, must-understand");
         assert!(found.private && found.no_store && found.no_cache && found.must_revalidate && found.proxy_revalidate);
-        assert!(found.public && found.must_understand && found.max_age_s.is_none());
+        assert!(found.public && found.must_understand && !found.immutable && found.max_age_s.is_none());
+        assert!(response("Immutable").immutable);
         assert_eq!(response("x=\"no-store, private\", xno-store"), ResponseDirectives::default());
         let found = response("s-maxage=5, stale-while-revalidate=7, stale-if-error=9");
         assert_eq!(

@@ -66,8 +66,7 @@ pub(crate) fn storability(
     let targeted = structured_fields::targeted(fields, &settings.targeted_fields);
     let directives = targeted.unwrap_or_else(|| ResponseDirectives::read(fields));
     let vary = Vary::from_fields(fields);
-    // Server errors are transient.
-    let lasting = |names| Storability::Refused(StoreRefusal { is_lasting: status < 500, names });
+    let lasting = |names| Storability::Refused(StoreRefusal { is_lasting: is_about_target(status), names });
     let is_unrequested = status == 304 || (status == 206 && !request.has_range);
     if request.no_store || is_unrequested || is_about_request(status) {
         return Storability::Refused(StoreRefusal { is_lasting: false, names: Vec::new() });
@@ -98,8 +97,16 @@ pub(crate) fn storability(
 
 /// Whether a status is about the request and not its target: its conditions (412), range (416), expectation (417), or
 /// client, rate and headers (428, 429, 431, 511; RFC 6585 forbids storing these). None of that is in the key.
-pub(crate) const fn is_about_request(status: u16) -> bool {
+const fn is_about_request(status: u16) -> bool {
     matches!(status, 412 | 416 | 417 | 428 | 429 | 431 | 511)
+}
+
+/// Whether a status says something about the target that also holds for other requests. Server errors are transient,
+/// and other client errors depend on headers outside the key: one request with a cookie that is too long (400), without
+/// credentials (401, 403) or with an odd Accept (406) must not remove a page or stop the collapsing of its requests
+/// ("Your Cache Has Fallen: Cache-Poisoned Denial-of-Service Attack", Nguyen et al., CCS 2019).
+pub(crate) const fn is_about_target(status: u16) -> bool {
+    matches!(status, ..400 | 404 | 405 | 410 | 414 | 451)
 }
 
 impl ResponseDirectives {
@@ -133,6 +140,7 @@ fn terms(
         stale_if_error_s: if is_strict { Some(0) } else { directives.stale_if_error_s },
         forbids_stale: directives.forbids_stale(),
         allows_authorization: directives.allows_authorization(),
+        is_immutable: directives.immutable,
         has_groups: false,
         is_pass: false,
     }
@@ -237,7 +245,21 @@ mod tests {
     }
 
     fn is_lasting(fields: &[(&str, &str)]) -> bool {
-        matches!(judged(PLAIN, 200, fields), Storability::Refused(StoreRefusal { is_lasting: true, .. }))
+        is_refusal_lasting(200, fields)
+    }
+
+    fn is_refusal_lasting(status: u16, fields: &[(&str, &str)]) -> bool {
+        matches!(judged(PLAIN, status, fields), Storability::Refused(StoreRefusal { is_lasting: true, .. }))
+    }
+
+    #[test]
+    fn only_statuses_about_the_target_last() {
+        for status in [200, 302, 404, 405, 410, 414, 451] {
+            assert!(is_refusal_lasting(status, &[("Cache-Control", "no-store")]), "{status}");
+        }
+        for status in [400, 401, 402, 403, 406, 407, 408, 409, 411, 413, 415, 421, 422, 423, 426, 499, 500, 503] {
+            assert!(!is_refusal_lasting(status, &[("Cache-Control", "no-store")]), "{status}");
+        }
     }
 
     const FRESH: (&str, &str) = ("Cache-Control", "max-age=59");

@@ -45,6 +45,7 @@ fn take(directives: &mut ResponseDirectives, key: &str, entry: &ListEntry) {
         "must-revalidate" => directives.must_revalidate = is_true,
         "proxy-revalidate" => directives.proxy_revalidate = is_true,
         "must-understand" => directives.must_understand = is_true,
+        "immutable" => directives.immutable = is_true,
         _ => {}
     }
 }

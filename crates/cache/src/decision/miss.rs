@@ -25,6 +25,8 @@ pub enum CacheDecision {
     Forward(Forward),
     /// Another request is fetching the response.
     Wait(Follower),
+    /// There is no response for `only-if-cached`: respond with 504 (RFC 9111, 5.2.1.7).
+    NotCached,
 }
 
 impl Cache {
@@ -65,10 +67,7 @@ impl Cache {
             };
         }
         if pending.directives.only_if_cached {
-            return CacheDecision::Respond(CachedResponse::not_cached(CacheStatus {
-                detail: Some("only-if-cached"),
-                ..CacheStatus::default()
-            }));
+            return CacheDecision::NotCached;
         }
         if let Some(follower) =
             wait_options.as_ref().and_then(|wait_options| self.follow(&shard, &pending, &reuse, wait_options))

@@ -79,10 +79,13 @@ impl Cache {
         let (age_s, ttl_s) = (stored.age_s(now), stored.ttl_s(now));
         let is_too_old = directives.max_age_s.is_some_and(|max| age_s > u64::from(max) || max == 0);
         let is_too_stale = directives.min_fresh_s.is_some_and(|min| ttl_s < i64::from(min));
-        if directives.no_cache || is_too_old || is_too_stale {
+        let is_fresh = stored.is_fresh(now);
+        // Browsers send max-age=0 to reload a page; only no-cache asks for more (RFC 8246, 2).
+        let is_unchanged = is_fresh && stored.is_immutable();
+        if directives.no_cache || (is_too_old && !is_unchanged) || is_too_stale {
             return Reuse::Validate(Forwarded::Request);
         }
-        if stored.is_fresh(now) {
+        if is_fresh {
             return Reuse::Fresh;
         }
         let may_be_stale_for = |seconds| stored.is_stale_at_most(seconds, now);

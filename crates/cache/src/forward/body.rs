@@ -7,7 +7,7 @@ use crate::fields::FieldValues as _;
 use crate::fill::{Fill, FillOutcome, Shard, StreamedResponse};
 use crate::partial_content::CombinedParts;
 use crate::request::{FetchError, ResponseHead, Wakes};
-use crate::storability::{StoreRefusal, stored_lines};
+use crate::storability::{StoreRefusal, is_about_target, stored_lines};
 use crate::store::{Charge, ReuseTerms, StoredLayout, StoredResponse};
 use crate::vary::{self, CookieRules};
 
@@ -30,7 +30,7 @@ impl Fetch {
         let passing = StoreRefusal { is_lasting: false, names: Vec::new() };
         let Some(fill) = self.fill.clone() else { return Err(passing) };
         if head.length.is_some_and(|length| length > settings.body_bytes_max()) {
-            return Err(StoreRefusal { is_lasting: true, names });
+            return Err(StoreRefusal { is_lasting: is_about_target(head.status), names });
         }
         let variant = vary::variant(&names, &self.pending.saved_fields, CookieRules::new(settings));
         self.names = names;
@@ -77,8 +77,8 @@ impl Fetch {
         Ok(())
     }
 
-    /// While there is free memory, every response is admitted. Then: those with followers, those evicted recently, and
-    /// others with a probability that decreases with their size.
+    /// While there is free memory, every response is admitted. Then: those with followers, those evicted or refused
+    /// recently, and others with a probability that decreases with their size.
     fn is_admitted(&self, cost: u64, fill: &Fill) -> bool {
         let store = &self.cache.store;
         if !store.is_full(cost) || fill.has_followers() || self.stale.is_some() {
@@ -86,7 +86,8 @@ impl Fetch {
         }
         let scale = (store.budget.max() / ADMISSION_SHARE).max(1);
         let probability = (-(cost as f64) / scale as f64).exp();
-        self.cache.random().chance(probability) || store.write(self.pending.hash).is_remembered(self.pending.hash.table)
+        let hash = self.pending.hash;
+        self.cache.random().chance(probability) || store.write(hash).is_returning(hash.table, cost)
     }
 
     pub(super) fn handle_body(&mut self, bytes: &[u8], wakes: &mut Wakes) {

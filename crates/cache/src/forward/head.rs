@@ -1,6 +1,7 @@
 //! What the head of a response means for the client, the store and the followers.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use breme_base::Instant;
 use breme_http::FieldBlock;
@@ -13,7 +14,7 @@ use crate::invalidation;
 use crate::partial_content::ContentRange;
 use crate::request::{FetchError, Now, ResponseHead, Wakes};
 use crate::status::CacheStatus;
-use crate::storability::{RequestTraits, Storability, StoreRefusal, is_about_request, storability};
+use crate::storability::{RequestTraits, Storability, StoreRefusal, is_about_target, storability};
 use crate::store::{ReuseTerms, StoredLayout, StoredResponse};
 use crate::validation::{agrees, freshened, selects};
 use crate::vary::{self, CookieRules};
@@ -55,7 +56,9 @@ impl Fetch {
             Storability::Store { terms, .. } if head.status == 206 && !is_useful_part(terms, head) => {
                 StoreRefusal { is_lasting: false, names: Vec::new() }
             }
-            Storability::Store { .. } if head.status >= 500 && self.has_better_response(now.instant) => {
+            Storability::Store { .. }
+                if !is_about_target(head.status) && self.has_better_response(head.status, now.instant) =>
+            {
                 StoreRefusal { is_lasting: false, names: Vec::new() }
             }
             Storability::Store { terms, names } => match self.begin(terms, names, head, wakes) {
@@ -220,12 +223,14 @@ impl Fetch {
         }
     }
 
-    /// Whether a stored response that may be served must not be replaced by an error.
-    fn has_better_response(&self, now: Instant) -> bool {
-        let grace_ns = i64::try_from(self.cache.settings().stale_on_failure.as_nanos()).unwrap_or(i64::MAX);
+    /// Whether an error must not replace a stored response of a lower class: a server error none that may be served, a
+    /// client error none that is fresh (RFC 9111, 4.3.3, only permits replacing it).
+    fn has_better_response(&self, status: u16, now: Instant) -> bool {
+        let grace = if status >= 500 { self.cache.settings().stale_on_failure } else { Duration::ZERO };
+        let grace_ns = i64::try_from(grace.as_nanos()).unwrap_or(i64::MAX);
         let is_better = |stored: &Arc<StoredResponse>| {
             !stored.is_pass()
-                && stored.status() < 500
+                && stored.status() / 100 < status / 100
                 && stored.fresh_for_ns(now) > if stored.forbids_stale() { 0 } else { -grace_ns }
         };
         let shard = self.cache.store.read(self.pending.hash);
@@ -239,10 +244,9 @@ impl Fetch {
             !self.pending.traits.has_authorization && !self.pending.traits.no_store && self.pending.is_plain();
         if refusal.is_lasting && is_for_all {
             self.store_pass_marker(&refusal.names, now);
-        } else if status < 500
+        } else if is_about_target(status)
             && status != 304
             && status != 206
-            && !is_about_request(status)
             && !self.pending.traits.no_store
             && let Some(stale) = &self.stale
         {

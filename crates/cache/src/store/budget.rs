@@ -10,8 +10,8 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    pub(crate) fn new(max: u64) -> Arc<Self> {
-        Arc::new(Self { used: AtomicU64::new(0), max: AtomicU64::new(max) })
+    pub(crate) fn new(max: u64, used: u64) -> Arc<Self> {
+        Arc::new(Self { used: AtomicU64::new(used), max: AtomicU64::new(max) })
     }
 
     pub(crate) fn used(&self) -> u64 {
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn budget_is_never_exceeded() {
-        let budget = Budget::new(100);
+        let budget = Budget::new(100, 0);
         let mut first = budget.try_charge(60).unwrap();
         assert!(budget.try_charge(41).is_none() && budget.try_charge(u64::MAX).is_none());
         let second = budget.try_charge(40).unwrap();

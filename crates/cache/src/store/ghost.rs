@@ -1,7 +1,7 @@
-//! The ghost queue: fingerprints of recently evicted responses.
+//! The ghost queue: fingerprints of responses that were recently evicted or not admitted.
 //!
 //! A table of small buckets in place of a queue and a set: each slot holds a fingerprint and the insertion number, and
-//! expires after as many insertions as the table has slots. Eight bytes per slot, allocated at the first eviction.
+//! expires after as many insertions as the table has slots. Eight bytes per slot, allocated at the first insertion.
 
 /// Slots per bucket.
 const BUCKET: usize = 4;
@@ -15,7 +15,7 @@ struct GhostSlot {
 
 #[derive(Debug, Default)]
 pub(crate) struct Ghost {
-    /// Empty until the first eviction.
+    /// Empty until the first insertion.
     slots: Vec<GhostSlot>,
     /// Size of the table, allocated or not.
     capacity: usize,
@@ -60,7 +60,7 @@ impl Ghost {
         *self.slot(slot.fingerprint) = slot;
     }
 
-    /// Removes the entry; true if it was among the last `depth` evictions.
+    /// Removes the entry; true if it was among the last `depth` insertions.
     pub(crate) fn take(&mut self, hash: u64, depth: usize) -> bool {
         if self.slots.is_empty() {
             return false;

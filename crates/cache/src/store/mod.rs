@@ -60,10 +60,12 @@ fn count_responses(stored: &[Arc<StoredResponse>]) -> usize {
 impl<F: Default> Store<F> {
     pub(crate) fn new(settings: &CacheSettings) -> Self {
         let CacheSettings { memory_bytes, variants_max, seed, .. } = *settings;
-        let shards = (memory_bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX as u64) as usize;
+        let shards = (memory_bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX as u64);
+        let shards: Box<[_]> = (0..shards).map(|_| Shard::new()).collect();
+        let tables_bytes = shards.iter().map(Shard::structure_bytes).sum();
         Self {
-            shards: (0..shards).map(|_| RwLock::new(Shard::new())).collect(),
-            budget: Budget::new(memory_bytes),
+            shards: shards.into_iter().map(RwLock::new).collect(),
+            budget: Budget::new(memory_bytes, tables_bytes),
             hasher: KeyHasher::new(seed),
             groups: Groups::new(seed, &settings.key_fields),
             hand: AtomicUsize::new(0),

@@ -28,6 +28,7 @@ pub(crate) struct ReuseTerms {
     pub(crate) stale_if_error_s: Option<u32>,
     pub(crate) forbids_stale: bool,
     pub(crate) allows_authorization: bool,
+    pub(crate) is_immutable: bool,
     pub(crate) has_groups: bool,
     /// A pass marker and not a response.
     pub(crate) is_pass: bool,
@@ -58,6 +59,7 @@ const FORBIDS_STALE: u8 = 1;
 const ALLOWS_AUTHORIZATION: u8 = 2;
 const HAS_GROUPS: u8 = 4;
 const IS_PASS: u8 = 8;
+const IS_IMMUTABLE: u8 = 16;
 /// As configured.
 const UNSET_S: u32 = u32::MAX;
 const NANOS: i64 = 1_000_000_000;
@@ -89,7 +91,8 @@ impl StoredResponse {
         let flags = flag(terms.forbids_stale, FORBIDS_STALE)
             | flag(terms.allows_authorization, ALLOWS_AUTHORIZATION)
             | flag(terms.has_groups, HAS_GROUPS)
-            | flag(terms.is_pass, IS_PASS);
+            | flag(terms.is_pass, IS_PASS)
+            | flag(terms.is_immutable, IS_IMMUTABLE);
         let age_from_ns = i64::try_from(terms.age_from.as_nanos()).unwrap_or(i64::MAX);
         Self {
             bytes,
@@ -162,6 +165,10 @@ impl StoredResponse {
 
     pub(crate) const fn allows_authorization(&self) -> bool {
         self.flags & ALLOWS_AUTHORIZATION != 0
+    }
+
+    pub(crate) const fn is_immutable(&self) -> bool {
+        self.flags & IS_IMMUTABLE != 0
     }
 
     pub(crate) const fn forbids_stale(&self) -> bool {

@@ -139,6 +139,7 @@ impl Site {
             }
             CacheDecision::Forward(forward) => assert!(self.fetch(page, forward, random) >= known),
             CacheDecision::Wait(follower) => self.follow(page, known, follower, random),
+            CacheDecision::NotCached => panic!("no request has only-if-cached"),
         }
     }
 

@@ -69,7 +69,7 @@ fn store_hits(requests: &[usize], memory_bytes: u64) -> (usize, usize) {
             CacheDecision::Forward(forward) => {
                 drop(world.respond(forward, 200, "Cache-Control: max-age=100000", &body));
             }
-            CacheDecision::Wait(_) => panic!("one at a time"),
+            CacheDecision::Wait(_) | CacheDecision::NotCached => panic!("one at a time"),
         }
     }
     (hits, world.cache.statistics().objects as usize)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use breme_cache::CacheSettings;
+use breme_cache::{CacheDecision, CacheSettings};
 use breme_http::FieldBlock;
 
 use crate::world::World;
@@ -127,8 +127,37 @@ fn honours_request_directives() {
     assert_eq!(world.hit("GET /", "Cache-Control: max-stale=5").status_text, "c; hit; ttl=-5");
     assert!(!world.is_hit("GET /", "Cache-Control: max-stale=4"));
     assert!(!world.is_hit("GET /", ""));
-    let removed = world.hit("GET /other", "Cache-Control: only-if-cached");
-    assert_eq!((removed.status, removed.age), (504, None));
+    assert!(matches!(world.look_up("GET /other", "Cache-Control: only-if-cached"), CacheDecision::NotCached));
+}
+
+#[test]
+fn fresh_immutable_response_is_not_validated_for_its_age() {
+    for targeted in [false, true] {
+        let lines = match targeted {
+            false => "Cache-Control: max-age=100, immutable",
+            true => "CDN-Cache-Control: max-age=100, immutable",
+        };
+        let mut world = World::new();
+        world.fetch("GET /", "", 200, &format!("{lines}\nETag: \"a\""), "one");
+        world.wait(10);
+        for (value, expected) in [
+            ("max-age=0", true),
+            ("max-age=9", true),
+            ("max-age=0, only-if-cached", true),
+            ("max-age=0, no-cache", false),
+            ("no-cache", false),
+            ("max-age=0, no-store", false),
+            ("max-age=0, min-fresh=91", false),
+        ] {
+            assert_eq!(world.is_hit("GET /", &format!("Cache-Control: {value}")), expected, "{value}");
+        }
+        assert_eq!(world.hit("HEAD /", "Cache-Control: max-age=0").status, 200);
+        world.wait(100);
+        for value in ["max-age=0", "max-age=0, max-stale=1000"] {
+            let forward = world.miss("GET /", &format!("Cache-Control: {value}"));
+            assert!(forward.conditions().is_some(), "{value}: once stale it is validated as any other");
+        }
+    }
 }
 
 #[test]

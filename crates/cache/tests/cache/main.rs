@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
+mod admission;
 mod bounds;
 mod collapse;
 mod concurrency;

@@ -132,14 +132,61 @@ fn error_does_not_replace_better_response() {
     );
 }
 
+/// Statuses that a client can cause with a header that is not in the key.
+const ABOUT_REQUEST: [u16; 16] = [400, 401, 402, 403, 406, 408, 409, 412, 415, 416, 417, 422, 428, 429, 431, 511];
+
 #[test]
 fn status_about_request_keeps_stored_response() {
-    for status in [412, 416, 417, 428, 429, 431, 511] {
+    for status in ABOUT_REQUEST {
         let mut world = stale("x");
         let forward = world.miss("GET /", "Cache-Control: no-cache");
         assert_eq!(world.respond(forward, status, "", "").status, status);
         let forward = world.miss("GET /", "");
+        assert!(forward.conditions().is_some(), "{status}: it can be validated");
         assert_eq!(world.fail(forward).unwrap().body, "one", "{status}: it is still there");
+    }
+}
+
+#[test]
+fn status_about_request_replaces_no_fresh_response() {
+    for (status, lines) in
+        ABOUT_REQUEST.into_iter().flat_map(|status| [(status, ""), (status, "Cache-Control: max-age=9")])
+    {
+        let mut world = World::new();
+        world.fetch("GET /", "", 200, "Cache-Control: max-age=10", "one");
+        let refused = world.fetch("GET /", "Cache-Control: no-cache", status, lines, "bad");
+        assert_eq!((refused.status, refused.body.as_str()), (status, "bad"));
+        assert_eq!(world.hit("GET /", "").body, "one", "{status} {lines}");
+    }
+}
+
+#[test]
+fn status_about_request_leaves_no_pass_marker() {
+    for status in ABOUT_REQUEST {
+        let mut world = World::new();
+        world.fetch("GET /", "", status, "", "bad");
+        let _first = world.miss("GET /", "");
+        world.follow("GET /", "");
+    }
+}
+
+#[test]
+fn client_error_with_lifetime_is_stored_where_nothing_is_fresh() {
+    let mut world = stale("x");
+    world.fetch("GET /", "", 403, "Cache-Control: max-age=10", "bad");
+    assert_eq!(world.hit("GET /", "").status, 403);
+    world.fetch("GET /", "Cache-Control: no-cache", 403, "Cache-Control: max-age=30", "still bad");
+    world.wait(20);
+    assert_eq!(world.hit("GET /", "").body, "still bad");
+}
+
+#[test]
+fn status_about_target_removes_stored_response() {
+    for status in [301, 404, 405, 410, 414, 451] {
+        let mut world = World::new();
+        world.fetch("GET /", "", 200, "Cache-Control: max-age=10", "one");
+        world.fetch("GET /", "Cache-Control: no-cache", status, "", "");
+        let (_first, _second) = (world.miss("GET /", ""), world.miss("GET /", ""));
     }
 }
 

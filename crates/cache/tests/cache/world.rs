@@ -46,7 +46,7 @@ impl Received {
             status: response.status(),
             lines: String::from_utf8(response.lines().as_bytes().to_vec()).unwrap(),
             body: String::from_utf8(body).unwrap(),
-            age: response.age_s(),
+            age: Some(response.age_s()),
             status_text: status_text(response.cache_status()),
         }
     }
@@ -134,7 +134,7 @@ impl World {
                 self.fail(forward);
                 false
             }
-            CacheDecision::Wait(_) => false,
+            CacheDecision::Wait(_) | CacheDecision::NotCached => false,
         }
     }
 
