@@ -159,6 +159,30 @@ mod tests {
     }
 
     #[test]
+    fn failure_share_is_reached_at_exactly_its_percentage() {
+        let settings = EjectionSettings {
+            failures_in_row: 0,
+            failure_percent: 30,
+            window: Duration::from_secs(10),
+            window_requests_min: 10,
+            ..EjectionSettings::default()
+        };
+        let is_ejected = |failed, of| {
+            let mut ejection = Ejection::default();
+            let totals =
+                |connection_lost, responded| UpstreamTotals { connection_lost, responded, ..UpstreamTotals::default() };
+            ejection.check_limits(at(1), 1, totals(1, 0), &settings);
+            let share = Some(EjectionReason::FailureShare { failed, of });
+            ejection.check_limits(at(2), 1, totals(failed, of - failed), &settings) == share
+        };
+        assert!(is_ejected(3, 10) && is_ejected(300, 1_000));
+        assert!(
+            !is_ejected(2, 10) && !is_ejected(299, 1_000) && !is_ejected(3, 9),
+            "a smaller share, too few requests"
+        );
+    }
+
+    #[test]
     fn ejected_share_is_bounded() {
         let max = |count, percent| {
             ejected_max(count, &EjectionSettings { ejected_percent_max: percent, ..EjectionSettings::default() })

@@ -359,13 +359,19 @@ impl UpstreamRecord {
         }
     }
 
-    /// Changes the addresses. Returns whether they differ.
+    /// Changes the addresses; the one in use stays while it is listed. Returns whether others are listed: name servers
+    /// rotate the order of their answers.
     pub(crate) fn move_to(&mut self, addresses: &[SocketAddr]) -> bool {
-        let has_moved = *self.addresses != *addresses;
-        if has_moved {
-            self.addresses = addresses.into();
+        let are_listed = |these: &[SocketAddr], there: &[SocketAddr]| these.iter().all(|one| there.contains(one));
+        if are_listed(addresses, &self.addresses) && are_listed(&self.addresses, addresses) {
+            return false;
         }
-        has_moved
+        let mut addresses = addresses.to_vec();
+        if let Some(in_use) = self.address() {
+            self.upstream.keep_address(in_use, &mut addresses);
+        }
+        self.addresses = addresses.into();
+        true
     }
 
     fn is_healthy(&self) -> bool {

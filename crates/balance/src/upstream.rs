@@ -207,6 +207,14 @@ impl Upstream {
         }
     }
 
+    /// Rotates a new list so that the address in use stays in use, if it is listed.
+    pub(crate) fn keep_address(&self, in_use: SocketAddr, addresses: &mut [SocketAddr]) {
+        if let Some(place) = addresses.iter().position(|address| *address == in_use) {
+            addresses.rotate_left(place);
+            addresses.rotate_right(self.address.load(Relaxed) as usize % addresses.len());
+        }
+    }
+
     pub(crate) fn totals(&self) -> UpstreamTotals {
         UpstreamTotals {
             responded: self.responded.load(Relaxed),

@@ -93,7 +93,8 @@ pub enum Target<'a> {
         /// `http` or `https`, as received.
         scheme: &'a str,
         authority: &'a str,
-        /// Begins with a slash; `/` if none was sent.
+        /// Begins with a slash; `/` if none was sent, but empty if OPTIONS asks about the whole server (RFC 9112,
+        /// 3.2.4).
         path: &'a str,
         /// After the first `?`.
         query: Option<&'a str>,

@@ -96,33 +96,59 @@ pub enum ClientError {
     /// Bytes without an outstanding request, or a 101 without a requested upgrade.
     #[error("the server sent a response without a request")]
     Unexpected,
-    #[error("the head of the response is not HTTP/1.0 or HTTP/1.1")]
-    BadHead,
+    #[error("the head of the response is {}", head_problem(*.0))]
+    BadHead(RefusalReason),
     #[error("the length of the response is malformed or ambiguous")]
     BadFraming,
-    #[error("the head, a chunk line or the trailers of the response are larger than the limit")]
-    TooLarge,
+    #[error("{0}")]
+    TooLarge(ResponseLimit),
 }
 
-impl From<RefusalReason> for ClientError {
-    /// The grammar is shared with the server side; a client needs only the kind of error.
-    fn from(reason: RefusalReason) -> Self {
-        match reason {
-            RefusalReason::TooManyFields
-            | RefusalReason::HeadTooLarge
-            | RefusalReason::ChunkLineTooLong
-            | RefusalReason::TrailerTooLarge => Self::TooLarge,
-            RefusalReason::Truncated => Self::ClosedEarly,
-            _ => Self::BadHead,
+/// A limit that a response exceeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResponseLimit {
+    #[error("the head of the response is larger than {0} bytes")]
+    HeadBytes(usize),
+    #[error("the response has more than {0} headers or trailers")]
+    FieldCount(usize),
+    #[error("a chunk line of the response is longer than {0} bytes")]
+    ChunkLineBytes(usize),
+    #[error("the trailers of the response are larger than {0} bytes")]
+    TrailerBytes(usize),
+    #[error("there are more than {0} interim responses")]
+    InterimCount(u8),
+}
+
+impl ClientError {
+    /// An error in a head. The grammar is shared with the server side.
+    fn in_head(reason: RefusalReason, limits: &Limits) -> Self {
+        match ResponseLimit::exceeded(reason, limits) {
+            Some(limit) => Self::TooLarge(limit),
+            None if reason == RefusalReason::Truncated => Self::ClosedEarly,
+            None => Self::BadHead(reason),
         }
     }
 }
 
-/// An error in the framing or in the fields that announce it.
-fn bad_framing(reason: RefusalReason) -> ClientError {
-    match ClientError::from(reason) {
-        ClientError::TooLarge => ClientError::TooLarge,
-        _ => ClientError::BadFraming,
+impl ResponseLimit {
+    fn exceeded(reason: RefusalReason, limits: &Limits) -> Option<Self> {
+        match reason {
+            RefusalReason::TooManyFields => Some(Self::FieldCount(field_count_max(limits))),
+            RefusalReason::HeadTooLarge => Some(Self::HeadBytes(limits.head_bytes_max)),
+            RefusalReason::ChunkLineTooLong => Some(Self::ChunkLineBytes(limits.chunk_line_bytes_max)),
+            RefusalReason::TrailerTooLarge => Some(Self::TrailerBytes(limits.head_bytes_max)),
+            _ => None,
+        }
+    }
+}
+
+/// What is wrong with a head. The messages about single lines apply to both sides.
+fn head_problem(reason: RefusalReason) -> String {
+    match reason.message().trim_end_matches('.').strip_prefix("A ") {
+        Some(of_line) => format!("malformed: a {of_line}"),
+        None if reason == RefusalReason::Malformed => "malformed".to_owned(),
+        None => "not HTTP/1.0 or HTTP/1.1".to_owned(),
     }
 }
 
@@ -256,9 +282,10 @@ impl ClientConnection {
         limits: &Limits,
         storage: &'f mut FieldStorage<'a>,
     ) -> Result<ClientProgress<'a, 'f>, ClientError> {
-        let Some((line, (headers, taken))) = self.read_section(input, limits, storage)? else {
+        let in_head = |reason| ClientError::in_head(reason, limits);
+        let Some((line, (headers, taken))) = self.read_section(input, limits, storage).map_err(in_head)? else {
             return match ended {
-                true => Err(self.scan.why_cut_off::<StatusLine>(input, limits).into()),
+                true => Err(in_head(self.scan.why_cut_off::<StatusLine>(input, limits))),
                 false => Ok(ClientProgress::NeedMore { taken: 0 }),
             };
         };
@@ -283,7 +310,7 @@ impl ClientConnection {
         taken: usize,
     ) -> Result<ClientProgress<'a, 'f>, ClientError> {
         if self.interim_count == Self::INTERIM_COUNT_MAX {
-            return Err(ClientError::TooLarge);
+            return Err(ClientError::TooLarge(ResponseLimit::InterimCount(Self::INTERIM_COUNT_MAX)));
         }
         self.interim_count += 1;
         Ok(ClientProgress::Interim { status, fields, taken })
@@ -324,7 +351,8 @@ impl ClientConnection {
         let tunnel = self.outstanding.next_is_connect() && (200..300).contains(&status);
         // RFC 9112, 6.3, rules 1 and 2.
         let has_no_content = self.outstanding.next_is_head() || tunnel || status == 204 || status == 304;
-        let (framing, keep_alive) = semantics::response(version, has_no_content, headers).map_err(bad_framing)?;
+        let (framing, keep_alive) =
+            semantics::response(version, has_no_content, headers).map_err(|_| ClientError::BadFraming)?;
         self.keep_alive = keep_alive && !tunnel;
         self.interim_count = 0;
         self.state = ResponseState::Content;
@@ -338,7 +366,11 @@ impl ClientConnection {
         ended: bool,
         limits: &Limits,
     ) -> Result<ClientProgress<'a, 'f>, ClientError> {
-        match self.content.decode(input, u64::MAX, limits).map_err(bad_framing)? {
+        let bad_content = |reason| match ResponseLimit::exceeded(reason, limits) {
+            Some(limit) => ClientError::TooLarge(limit),
+            None => ClientError::BadFraming,
+        };
+        match self.content.decode(input, u64::MAX, limits).map_err(bad_content)? {
             ContentStep::Content { bytes, taken } => Ok(ClientProgress::Content { bytes, taken }),
             ContentStep::Trailer { field, taken } => Ok(ClientProgress::Trailer { field, taken }),
             ContentStep::End { taken } => Ok(self.end_response(taken)),
@@ -413,6 +445,20 @@ mod tests {
         assert_eq!(fields.first("upgrade"), Some(&b"x"[..]));
         assert_eq!(&SWITCH[taken..], b"raw");
         assert!(!client.can_send(Method::Get));
+    }
+
+    #[test]
+    fn bad_heads_are_described() {
+        let error = |reason| ClientError::BadHead(reason).to_string();
+        for (reason, problem) in [
+            (RefusalReason::UnsupportedVersion, "not HTTP/1.0 or HTTP/1.1"),
+            (RefusalReason::BadVersion, "not HTTP/1.0 or HTTP/1.1"),
+            (RefusalReason::MissingColon, "malformed: a header line has no colon"),
+            (RefusalReason::BareLineFeed, "malformed: a line ends with LF instead of CRLF"),
+            (RefusalReason::Malformed, "malformed"),
+        ] {
+            assert_eq!(error(reason), format!("the head of the response is {problem}"));
+        }
     }
 
     #[test]

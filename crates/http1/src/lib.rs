@@ -56,7 +56,7 @@ mod server;
 mod status;
 mod status_line;
 
-pub use client::{ClientConnection, ClientError, ClientProgress};
+pub use client::{ClientConnection, ClientError, ClientProgress, ResponseLimit};
 pub use encoder::RequestEncoder;
 pub use head::FieldStorage;
 pub use last_chunk::LastChunk;

@@ -231,8 +231,8 @@ pub fn push_chunk(out: &mut Vec<u8>, bytes: &[u8]) {
 
 fn push_target(target: Target<'_>, out: &mut Vec<u8>) -> Result<(), InvalidField> {
     let (path, query) = match target {
+        Target::Asterisk | Target::Absolute { path: "", query: None, .. } => ("*", None),
         Target::Origin { path, query } | Target::Absolute { path, query, .. } => (path, query),
-        Target::Asterisk => ("*", None),
         Target::Authority(authority) => (authority, None),
     };
     let is_forbidden = |byte: u8| byte.wrapping_sub(b'!') >= 0x7f - b'!';
@@ -346,6 +346,9 @@ mod tests {
         let absolute = Target::Absolute { scheme: "http", authority: "b", path: "/z", query: None };
         let chunked = RelayedRequest { target: absolute, framing: Framing::Chunked, method: Method::Post, ..GET };
         assert_eq!(begun(&chunked).unwrap(), "POST /z HTTP/1.1\r\nHost: a:80\r\nTransfer-Encoding: chunked\r\n\r\n");
+        let whole_server = Target::Absolute { scheme: "http", authority: "b", path: "", query: None };
+        let options = RelayedRequest { target: whole_server, method: Method::Options, ..GET };
+        assert_eq!(begun(&options).unwrap(), "OPTIONS * HTTP/1.1\r\nHost: a:80\r\n\r\n");
         let upgrade =
             RelayedRequest { target: Target::Asterisk, method: Method::Options, upgrade: Some(b"x/1, y"), ..GET };
         assert_eq!(
@@ -401,7 +404,7 @@ mod tests {
         let mut server = received("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         let mut writer = server.interim(103, &mut out).unwrap();
         writer.field("Link", b"<x>").unwrap();
-        writer.end();
+        let _ = writer.end();
         assert_eq!(out, b"HTTP/1.1 103 Early Hints\r\nLink: <x>\r\n\r\n");
         assert!(received("GET / HTTP/1.0\r\n\r\n").interim(103, &mut out).is_none());
         let _ = server.respond(200, Framing::Length(1), DATE, &mut out).end();
@@ -419,7 +422,7 @@ mod tests {
             ),
         ] {
             let (mut server, mut out) = (received(request), Vec::new());
-            server.begin_tunnel(status, &mut out).end();
+            assert_eq!(server.begin_tunnel(status, &mut out).end(), crate::ResponseBody::Omitted);
             assert_eq!(String::from_utf8(out).unwrap(), expected);
             let mut storage = FieldStorage::new();
             let progress = server.receive(b"raw", false, &Limits::default(), &mut storage);

@@ -85,7 +85,7 @@ impl<'a> RequestLine<'a> {
                 Ok(Target::Origin { path, query })
             }
             Method::Options if target == "*" => Ok(Target::Asterisk),
-            _ => absolute_form(target, self.path_len),
+            method => absolute_form(method, target, self.path_len),
         }
     }
 }
@@ -162,7 +162,7 @@ fn authority_form(target: &str) -> Result<Target<'_>, RefusalReason> {
 }
 
 /// RFC 9112, 3.2.2.
-fn absolute_form(target: &str, path_len: usize) -> Result<Target<'_>, RefusalReason> {
+fn absolute_form<'a>(method: Method<'_>, target: &'a str, path_len: usize) -> Result<Target<'a>, RefusalReason> {
     let (before_query, query) = split_query(target, path_len);
     let Some((scheme, rest)) = before_query.split_once("://") else { return Err(RefusalReason::BadTargetForm) };
     if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
@@ -170,6 +170,8 @@ fn absolute_form(target: &str, path_len: usize) -> Result<Target<'_>, RefusalRea
     }
     let (authority, path) = match rest.find('/') {
         Some(slash) => rest.split_at(slash),
+        // The whole server, as `*` (RFC 9112, 3.2.4).
+        None if method == Method::Options && query.is_none() => (rest, ""),
         None => (rest, "/"),
     };
     if Authority::parse(authority.as_bytes()).is_none() {
@@ -209,6 +211,9 @@ mod tests {
         check("GET http://a", absolute("http", "a", "/", None));
         check("GET HTTPS://a:80/x?y=/z", absolute("HTTPS", "a:80", "/x", Some("y=/z")));
         check("PUT http://a?q", absolute("http", "a", "/", Some("q")));
+        check("OPTIONS http://a", absolute("http", "a", "", None));
+        check("OPTIONS http://a/", absolute("http", "a", "/", None));
+        check("OPTIONS http://a?q", absolute("http", "a", "/", Some("q")));
     }
 
     #[test]

@@ -83,7 +83,7 @@ fn reports_interim_responses() {
     assert_eq!(fetched.events.last().unwrap(), "over");
     let many = "HTTP/1.1 102 Wait\r\n\r\n".repeat(usize::from(ClientConnection::INTERIM_COUNT_MAX) + 1);
     let fetched = fetch_every_way(&[Method::Get], many.as_bytes(), &Limits::default(), &[9]);
-    assert_eq!(fetched.events.last().unwrap(), "failed TooLarge");
+    assert_eq!(fetched.events.last().unwrap(), "failed TooLarge(InterimCount(32))");
 }
 
 #[test]
@@ -132,23 +132,38 @@ fn rejects_ambiguous_framing() {
 
 #[test]
 fn rejects_bad_heads() {
-    for input in [
-        "HTTP/2 200 OK\r\n\r\n",
-        "HTTP/1.1 200 OK\n\n",
-        "HTTP/1.1 200 OK\r\nX: y\n\r\n",
-        "HTTP/1.1 200 OK\r\nX : y\r\n\r\n",
-        "HTTP/1.1 200 OK\r\nX: y\r\n z\r\n\r\n",
-        "HTTP/1.1 200 OK\r\nX: \0\r\n\r\n",
-        "HTTP/1.1 200 OK\r\n: y\r\n\r\n",
-        "HTTP/1.1 20 OK\r\n\r\n",
-        "\r\nHTTP/1.1 200 OK\r\n\r\n",
-        "<html>",
+    for (input, reason) in [
+        ("HTTP/2 200 OK\r\n\r\n", "UnsupportedVersion"),
+        ("HTTP/1.1 200 OK\n\n", "BareLineFeed"),
+        ("HTTP/1.1 200 OK\r\nX: y\n\r\n", "BareLineFeed"),
+        ("HTTP/1.1 200 OK\r\nX : y\r\n\r\n", "SpaceBeforeColon"),
+        ("HTTP/1.1 200 OK\r\nX: y\r\n z\r\n\r\n", "ObsoleteFold"),
+        ("HTTP/1.1 200 OK\r\nX: \0\r\n\r\n", "BadFieldValue"),
+        ("HTTP/1.1 200 OK\r\n: y\r\n\r\n", "EmptyFieldName"),
+        ("HTTP/1.1 200 OK\r\nX@: y\r\n\r\n", "BadFieldName"),
+        ("HTTP/1.1 20 OK\r\n\r\n", "BadVersion"),
+        ("\r\nHTTP/1.1 200 OK\r\n\r\n", "BadVersion"),
+        ("<html>", "BadVersion"),
     ] {
-        check_get(input, &["failed BadHead"]);
+        check_get(input, &[&format!("failed BadHead({reason})")]);
     }
-    let long = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "y".repeat(300));
-    let fetched = fetch_every_way(&[Method::Get], long.as_bytes(), &small_limits(), &[9]);
-    assert_eq!(fetched.events, ["failed TooLarge"]);
+}
+
+#[test]
+fn names_the_exceeded_limit() {
+    let fields = |count: usize| "X: y\r\n".repeat(count);
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for (input, limit) in [
+        (format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "y".repeat(300)), "HeadBytes(256)"),
+        (format!("HTTP/1.1 200 {}\r\n\r\n", "y".repeat(300)), "HeadBytes(256)"),
+        (format!("HTTP/1.1 200 OK\r\n{}\r\n", fields(9)), "FieldCount(8)"),
+        (format!("{chunked}1;{}\r\n", "x".repeat(32)), "ChunkLineBytes(32)"),
+        (format!("{chunked}0\r\nX: {}\r\n\r\n", "y".repeat(300)), "TrailerBytes(256)"),
+        (format!("{chunked}0\r\n{}\r\n", fields(9)), "FieldCount(8)"),
+    ] {
+        let fetched = fetch_every_way(&[Method::Get], input.as_bytes(), &small_limits(), &[9]);
+        assert_eq!(fetched.events.last(), Some(&format!("failed TooLarge({limit})")), "{input:.60}");
+    }
 }
 
 #[test]

@@ -4,7 +4,6 @@
 //! them at once. If the disk is slower than the requests, the buffer fills up, and lines are dropped and counted: a log
 //! must not slow down the proxy.
 
-mod calendar;
 mod format;
 
 use std::cell::RefCell;

@@ -10,6 +10,7 @@ mod cache;
 
 use breme_admin::{AdminPage, Api, Call};
 use breme_balance::{UpstreamState, UpstreamStatus};
+use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
 pub use cache::CacheApi;
@@ -49,7 +50,12 @@ impl Api for ProxyApi {
             (["cache", page], _, Some(cache)) => cache.answer(page, call),
             _ => None,
         };
-        page.unwrap_or_else(|| AdminPage::plain(404, format!("no such page; the pages are:\n{}", self.index())))
+        page.unwrap_or_else(|| {
+            AdminPage::plain(
+                404,
+                format!("not found; this server has:\nGET /metrics, /health, /ready\n{}", self.index()),
+            )
+        })
     }
 }
 
@@ -79,7 +85,7 @@ fn drain(upstreams: &Upstreams, name: &str, action: &str, call: &Call<'_>) -> Ad
     if call.method != "POST" {
         return AdminPage::not_allowed("POST");
     }
-    let name = decoded(name);
+    let name = percent_decode_str(name).decode_utf8_lossy();
     let is_there = if action == "drain" { upstreams.drain(&name) } else { upstreams.undrain(&name) };
     if is_there {
         return AdminPage::json(200, &states(upstreams));
@@ -100,7 +106,7 @@ fn state(state: &UpstreamState) -> Value {
         "addresses": addresses(state),
         "weight": state.weight,
         "weight_percent": state.weight_percent,
-        "standing": state.status.name(),
+        "state": state.status.name(),
         "is_up": matches!(state.status, UpstreamStatus::Up),
         "draining": state.is_draining,
         "outstanding": state.outstanding,
@@ -116,25 +122,6 @@ fn state(state: &UpstreamState) -> Value {
         "checks": { "good": state.checks.good, "failed": state.checks.failed },
         "ejections": state.ejections,
     })
-}
-
-/// Decodes `%5B` and the like.
-fn decoded(text: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let [first, more @ ..] = rest {
-        let code = match rest {
-            [b'%', high, low, ..] => hex(*high).zip(hex(*low)).map(|(high, low)| high * 16 + low),
-            _ => None,
-        };
-        bytes.push(code.unwrap_or(*first));
-        rest = if code.is_some() { &rest[3..] } else { more };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-fn hex(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
 }
 
 #[cfg(test)]

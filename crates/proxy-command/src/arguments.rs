@@ -105,7 +105,7 @@ pub struct ProxyArgs {
     #[arg(long, value_name = "PATH", help_heading = ERRORS)]
     pub(super) error_pages: Option<PathBuf>,
 
-    /// Show the upstream's address in error responses: in the body and as next-hop in Proxy-Status; for laboratories
+    /// Show the upstream's address in error responses: in the body and as next-hop in Proxy-Status; for testing only
     #[arg(long, hide_short_help = true, help_heading = ERRORS)]
     show_upstreams: bool,
 
@@ -222,6 +222,7 @@ impl ProxyArgs {
         let defaults = Settings::new(mode);
         Ok(Settings {
             limits: Limits { content_bytes_max: self.max_body.unwrap_or(u64::MAX), ..self.connections.limits() },
+            upstream_limits: self.upstreams.limits(),
             times: Timeouts {
                 head: self.response_timeout,
                 between_bytes: self.between_bytes_timeout,
@@ -267,19 +268,24 @@ impl ProxyArgs {
         Some(CacheSettings { ignored_cookies: ignored.collect(), ..settings })
     }
 
-    pub(super) fn max_head(&self) -> usize {
-        self.connections.limits().head_bytes_max
+    /// Sets the limits on which the size of the driver's buffers depends.
+    pub(super) fn set_head_limits(&self, settings: &mut Settings) {
+        settings.limits.head_bytes_max = self.connections.limits().head_bytes_max;
+        settings.upstream_limits.head_bytes_max = self.upstreams.max_response_head;
     }
 
     /// The settings of the driver, except the number of connections and the TLS clients.
     pub(super) fn driver_settings(&self) -> DriverSettings {
         let threads = parallelism_of(self.threads, &self.serving, POOL_DEFAULT);
+        let defaults = self.connections.driver_settings(&self.serving, threads);
         DriverSettings {
+            // The head of a response must fit into the buffer, too.
+            receive_bytes_max: defaults.receive_bytes_max.max(self.upstreams.max_response_head.saturating_mul(2)),
             connect_timeout: self.connect_timeout,
             // The driver holds the buffered part of an exchange: its queue when it stops receiving, and what it has
             // received by then.
             send_queue_high_bytes: self.relay_memory.saturating_sub(RECEIVE_CHUNK_BYTES_MAX) as u64,
-            ..self.connections.driver_settings(&self.serving, threads)
+            ..defaults
         }
     }
 
@@ -301,5 +307,30 @@ impl ProxyArgs {
             ));
         }
         dependencies::check(command, given)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use breme_proxy::HostRule;
+    use clap::FromArgMatches;
+
+    use super::*;
+
+    fn args(flags: &str) -> ProxyArgs {
+        let matches = command().try_get_matches_from(format!("proxy --upstream http://127.0.0.1:9{flags}").split(' '));
+        ProxyArgs::from_arg_matches(&matches.unwrap()).unwrap()
+    }
+
+    #[test]
+    fn heads_of_responses_are_limited_and_fit_into_the_buffer() {
+        let of = |limits: &Limits| (limits.head_bytes_max, limits.field_count_max, limits.content_bytes_max);
+        let mut settings = Settings::new(Mode::Reverse { host: HostRule::Keep });
+        assert_eq!(of(&args("").upstreams.limits()), of(&settings.upstream_limits));
+        let wide = args(" --max-response-head 1000000 --max-response-fields 7");
+        assert_eq!(of(&wide.upstreams.limits()), (1_000_000, 7, u64::MAX));
+        assert!(wide.driver_settings().receive_bytes_max >= 2_000_000);
+        wide.set_head_limits(&mut settings);
+        assert_eq!([settings.limits.head_bytes_max, settings.upstream_limits.head_bytes_max], [16_384, 1_000_000]);
     }
 }

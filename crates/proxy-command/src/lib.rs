@@ -110,7 +110,6 @@ fn serve(args: ProxyArgs, matches: ArgMatches) -> Result<(), Failure> {
         proxy: proxy.clone(),
         waker: running.waker(),
         shard_count: driver.threads,
-        head_bytes_max: args.max_head(),
         upstreams: upstreams.clone(),
         cache: cache.clone(),
         files: Files {

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use breme_admin::{Buckets, Families, Label, refusal_name};
+use breme_admin::{Families, Label, refusal_name};
 use breme_balance::{UpstreamState, UpstreamStatus};
 use breme_cache::{Cache, Statistics};
-use breme_proxy::{Histogram, Proxy, ProxyCounts};
+use breme_proxy::{Proxy, ProxyCounts};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
@@ -46,18 +46,13 @@ fn requests(families: &mut Families<'_>, counts: &ProxyCounts) -> fmt::Result {
     let methods = counts.requests_received.iter().map(|&(method, count)| ([("method", method.to_owned())], count));
     families.counters("requests_received", "Requests with a valid head, by method.", methods)?;
     let times =
-        counts.request_times.iter().map(|(outcome, times)| ([("outcome", outcome.name().to_owned())], buckets(times)));
+        counts.request_times.iter().map(|(outcome, times)| ([("outcome", outcome.name().to_owned())], (*times).into()));
     let help = "Time from the end of a request's head to the end of its response, by outcome.";
     families.histograms("request_duration", help, times)?;
     let refusals = counts.refusals.iter().map(|(reason, count)| ([("reason", refusal_name(*reason))], *count));
     families.counters("refusals", "Requests refused as malformed, too large or too slow, by reason.", refusals)?;
     let help = "Time from the end of a request sent upstream to the head of its response.";
-    families.histogram("upstream_response", help, &buckets(&counts.upstream_times))
-}
-
-fn buckets(times: &Histogram) -> Buckets {
-    let counts = times.buckets.iter().map(|bucket| (bucket.bound, bucket.count)).collect();
-    Buckets { counts, sum: times.seconds }
+    families.histogram("upstream_response", help, &counts.upstream_times.into())
 }
 
 /// The metrics of each upstream.

@@ -24,7 +24,7 @@ use super::upstream_tls::Clients;
 use super::upstreams::Upstreams;
 
 /// Settings that need a restart: keys, and key prefixes that end with a dash.
-const RESTART_ONLY: [&str; 24] = [
+const RESTART_ONLY: [&str; 25] = [
     "forward",
     "listen",
     "admin",
@@ -48,6 +48,7 @@ const RESTART_ONLY: [&str; 24] = [
     "max-connections",
     "cache-key-field",
     "max-head",
+    "max-response-head",
     "relay-memory",
 ];
 
@@ -65,8 +66,6 @@ pub struct Reloader {
     pub proxy: Proxy,
     pub waker: Waker,
     pub shard_count: usize,
-    /// The size of the driver's buffers depends on it.
-    pub head_bytes_max: usize,
     pub upstreams: Option<Upstreams>,
     pub cache: Option<Arc<Cache>>,
     pub files: Files,
@@ -166,7 +165,7 @@ impl Reloader {
             return Err(Failure::usage("the mode, forward or reverse, cannot change while the proxy runs; restart it"));
         }
         let mut settings = args.settings(&self.secrets)?;
-        settings.limits.head_bytes_max = self.head_bytes_max;
+        self.files.args.set_head_limits(&mut settings);
         self.proxy.check(&settings).map_err(|error| settings_failure(&error))?;
         cache_settings.iter().try_for_each(Cache::check).map_err(|error| cache_failure(&error))?;
         if let Some(upstreams) = &self.upstreams {

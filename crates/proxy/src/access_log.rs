@@ -51,6 +51,8 @@ pub struct ExchangeRecord<'a> {
     /// Cache-Status (RFC 9211), without the proxy's name; None without a cache.
     pub cache_status: Option<&'a str>,
     pub completion: Completion,
+    /// Why there was no response, or an incomplete one, or a stale one in its place.
+    pub failure: Option<&'a str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use breme_base::{Count, PerShard, SharedCounts, TIME_BOUNDS_NS, counters, nanos};
+use breme_base::{Count, PerShard, SharedCounts, TimeCounts, TimeHistogram, counters};
 use breme_cache::{CacheStatus, Forwarded};
 use breme_http::{Method, RefusalReason};
 
@@ -37,18 +37,18 @@ counters! {
         /// Rejected requests by reason; all reasons.
         pub refusals: Vec<(RefusalReason, u64)>,
         /// From a request sent upstream to its response head.
-        pub upstream_times: Histogram,
+        pub upstream_times: TimeHistogram,
         /// From a client's request head to the end of its response, by outcome; all outcomes.
-        pub request_times: Vec<(RequestOutcome, Histogram)>,
+        pub request_times: Vec<(RequestOutcome, TimeHistogram)>,
     }
 
     per_shard {
         Gauge "requests_in_flight" "Requests in progress, including tunnels." { exchanges_open }
-        Counter "requests_repeated"
+        Counter "requests_replayed"
             "Requests handled by replay: byte-identical to an earlier one, and so not parsed again." { requests_replayed }
-        Counter "answers_repeated" "Relayed responses whose head was byte-identical to an earlier one."
+        Counter "responses_replayed" "Relayed responses whose head was byte-identical to an earlier one."
             { responses_replayed }
-        Counter "answers_cut" by "reason" "Incomplete responses, by reason."
+        Counter "responses_aborted" by "reason" "Incomplete responses, by reason."
             { clients_gone = "client-gone", clients_failed = "client-failed", upstreams_failed = "upstream-failed" }
         Counter "clients_evicted" "Client connections closed early because others waited for a connection slot."
             { evicted }
@@ -58,7 +58,7 @@ counters! {
         Counter "upstream_connects" "Connections opened to upstreams." { connects }
         Counter "upstream_reuses" "Requests sent on a reused connection." { reuses }
         Counter "upstream_retries" "Requests sent again to the same upstream." { retries }
-        Counter "upstream_second_choices"
+        Counter "upstream_failovers"
             "Requests sent to another upstream because the first could not be reached or failed its health checks."
             { second_choices }
         Counter "upstream_errors" by "kind"
@@ -72,6 +72,7 @@ counters! {
             { pool_idle = "idle", pool_busy = "busy" }
         ByteCounter "upstream_sent" "Body bytes sent to upstreams, including tunnels." { bytes_upstream }
         ByteCounter "downstream_sent" "Body bytes sent to clients, including tunnels." { bytes_downstream }
+        // Without a cache, rows whose names begin with `cache_` are not exposed (`proxy-command/src/metrics.rs`).
         Counter "cache_requests" by "result" "Requests by cache result." {
             cache_hits = "hit",
             cache_stale = "stale",
@@ -104,8 +105,7 @@ impl ProxyCounts {
     /// Client requests with this outcome.
     #[must_use]
     pub fn requests(&self, outcome: RequestOutcome) -> u64 {
-        let histograms = self.request_times.iter().filter(|(of, _)| *of == outcome);
-        histograms.flat_map(|(_, times)| &times.buckets).map(|bucket| bucket.count).sum()
+        self.request_times.iter().filter(|(of, _)| *of == outcome).map(|(_, times)| times.count()).sum()
     }
 }
 
@@ -152,39 +152,6 @@ impl RequestOutcome {
             Some(Forwarded::Bypass | Forwarded::Method) => Self::Relayed,
             Some(_) => Self::Miss,
         }
-    }
-}
-
-/// A histogram with the bounds [`TIME_BOUNDS_NS`].
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Histogram {
-    /// Not cumulative; the last one is unbounded.
-    pub buckets: Vec<Bucket>,
-    /// Sum of the times, in seconds.
-    pub seconds: f64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Bucket {
-    /// Upper bound in seconds; infinite for the last one.
-    pub bound: f64,
-    /// Times in this bucket only.
-    pub count: u64,
-}
-
-/// The times of one shard.
-#[derive(Debug, Default)]
-struct TimeCounts {
-    buckets: [Count; TIME_BOUNDS_NS.len() + 1],
-    nanos: Count,
-}
-
-impl TimeCounts {
-    fn add(&self, time: Duration) {
-        let nanos = nanos(time);
-        let bucket = TIME_BOUNDS_NS.iter().position(|&bound| nanos <= bound).unwrap_or(TIME_BOUNDS_NS.len());
-        self.buckets[bucket].add();
-        self.nanos.add_many(nanos);
     }
 }
 
@@ -243,7 +210,7 @@ impl ShardCounts {
 
     /// A stored response was replayed.
     pub(crate) fn count_replayed(&self, content_bytes: u64) {
-        self.request_times[RequestOutcome::Hit as usize].buckets[0].add();
+        self.request_times[RequestOutcome::Hit as usize].record(Duration::ZERO);
         self.requests_replayed.add();
         self.cache_hits.add();
         self.cache_bytes.add_many(content_bytes);
@@ -251,12 +218,12 @@ impl ShardCounts {
     }
 
     pub(crate) fn count_upstream_time(&self, time: Duration) {
-        self.upstream_times.add(time);
+        self.upstream_times.record(time);
     }
 
     /// A client's request has ended, this long after its head.
     pub(crate) fn count_request_time(&self, outcome: RequestOutcome, time: Duration) {
-        self.request_times[outcome as usize].add(time);
+        self.request_times[outcome as usize].record(time);
     }
 }
 
@@ -278,12 +245,12 @@ impl Counters {
     }
 
     pub(crate) fn counts(&self) -> ProxyCounts {
-        let times = |outcome: RequestOutcome| self.histogram(|shard| &shard.request_times[outcome as usize]);
+        let times = |outcome: RequestOutcome| self.shards.sum_times(|shard| &shard.request_times[outcome as usize]);
         ProxyCounts {
             responses: self.responses(),
             requests_received: self.requests_received(),
             refusals: self.refusals(),
-            upstream_times: self.histogram(|shard| &shard.upstream_times),
+            upstream_times: self.shards.sum_times(|shard| &shard.upstream_times),
             request_times: RequestOutcome::ALL.map(|outcome| (outcome, times(outcome))).into(),
             ..ProxyCounts::sum(&self.shards)
         }
@@ -297,13 +264,6 @@ impl Counters {
     fn requests_received(&self) -> Vec<(&'static str, u64)> {
         let count = |(index, method)| (method, self.sum(|shard| &shard.requests_received[index]));
         METHODS.into_iter().enumerate().map(count).collect()
-    }
-
-    fn histogram(&self, of: impl Fn(&ShardCounts) -> &TimeCounts) -> Histogram {
-        let bounds = TIME_BOUNDS_NS.iter().map(|&bound| bound as f64 / 1e9).chain([f64::INFINITY]);
-        let count = |(index, bound)| Bucket { bound, count: self.sum(|shard| &of(shard).buckets[index]) };
-        let seconds = self.sum(|shard| &of(shard).nanos) as f64 / 1e9;
-        Histogram { buckets: bounds.enumerate().map(count).collect(), seconds }
     }
 
     /// Requests sent upstream, or that could not be for lack of a connection; each counts once, whatever its retries.
@@ -385,20 +345,5 @@ mod tests {
         [&counts[0].connects_failed, &counts[0].second_choices, &counts[0].connects].into_iter().for_each(Count::add);
         counts[1].connects_failed.add();
         assert_eq!(counters.requests_upstream(), 3);
-    }
-
-    #[test]
-    fn histogram_bounds_are_inclusive() {
-        let counters = Counters::default();
-        let counts = counters.add_shard();
-        for nanos in [0, 100_000, 100_001, 500_000, 500_001, 10_000_000_000, 10_000_000_001] {
-            counts.count_upstream_time(Duration::from_nanos(nanos));
-        }
-        let Histogram { buckets, seconds } = counters.counts().upstream_times;
-        let filled: Vec<_> = buckets.iter().filter(|bucket| bucket.count > 0).copied().collect();
-        let expected = [(0.0001, 2), (0.00025, 1), (0.0005, 1), (0.001, 1), (10.0, 1), (f64::INFINITY, 1)]
-            .map(|(bound, count)| Bucket { bound, count });
-        assert_eq!(filled, expected);
-        assert!((seconds - 20.001_200_003).abs() < 1e-6, "{seconds}");
     }
 }

@@ -50,6 +50,8 @@ pub(crate) enum Failure {
     NothingToPurge,
     /// The client exceeded its rate limit.
     RateLimited(RateLimited),
+    /// A request with `only-if-cached` for a response that is not stored (RFC 9111, 5.2.1.7).
+    NotCached,
     /// Another request's fetch failed.
     Shared(Arc<SharedFailure>),
 }
@@ -71,7 +73,8 @@ impl Failure {
             | Self::ResponseHeadTimeout
             | Self::SendTimeout
             | Self::ReadTimeout
-            | Self::TotalTimeout => 504,
+            | Self::TotalTimeout
+            | Self::NotCached => 504,
             Self::Target(_) | Self::MayNotPurge => 403,
             Self::Loop => 508,
             Self::NoTunnels | Self::HopsExhausted => 405,
@@ -83,7 +86,7 @@ impl Failure {
     }
 
     /// The `error` parameter of Proxy-Status; None for client errors and rules.
-    pub(crate) fn error_type(&self) -> Option<&'static str> {
+    fn error_type(&self) -> Option<&'static str> {
         Some(match self {
             Self::NoUpstream(_) | Self::UpstreamDown => "destination_unavailable",
             Self::Connect(ConnectError::Refused) => "connection_refused",
@@ -97,7 +100,7 @@ impl Failure {
             Self::Resolve(_) => "dns_error",
             Self::ConnectionLost => "connection_terminated",
             Self::InvalidResponse(ClientError::ClosedEarly) => "http_response_incomplete",
-            Self::InvalidResponse(ClientError::TooLarge) => "http_response_header_section_size",
+            Self::InvalidResponse(ClientError::TooLarge(_)) => "http_response_header_section_size",
             Self::InvalidResponse(_) => "http_protocol_error",
             Self::ResponseHeadTimeout | Self::ReadTimeout | Self::TotalTimeout => "http_response_timeout",
             Self::SendTimeout => "connection_write_timeout",
@@ -111,6 +114,7 @@ impl Failure {
             | Self::HopsExhausted
             | Self::MayNotPurge
             | Self::NothingToPurge
+            | Self::NotCached
             | Self::RateLimited(_) => return None,
         })
     }
@@ -148,7 +152,16 @@ impl Failure {
         }
     }
 
-    fn reason(&self) -> Reason<'_> {
+    /// The value of Proxy-Status (RFC 9209) of a proxy of this name.
+    pub(crate) fn proxy_status(&self, proxy: &str, upstream: Option<&str>) -> Option<String> {
+        let error = self.error_type()?;
+        Some(match upstream {
+            Some(name) => format!("{proxy}; error={error}; next-hop=\"{name}\""),
+            None => format!("{proxy}; error={error}"),
+        })
+    }
+
+    pub(crate) fn reason(&self) -> impl fmt::Display {
         Reason(self)
     }
 }
@@ -178,6 +191,7 @@ impl fmt::Display for Reason<'_> {
             Failure::HopsExhausted => "Max-Forwards is 0, and this proxy does not support TRACE",
             Failure::MayNotPurge => "PURGE is not allowed from your address",
             Failure::NothingToPurge => "PURGE needs the URL of a cacheable resource",
+            Failure::NotCached => "the cache has no response for this request, which forbids asking the upstream",
             Failure::Shared(shared) => return shared.failure.reason().fmt(formatter),
             Failure::RateLimited(too_many) => {
                 return write!(formatter, "too many requests from your address; retry in {} s", too_many.seconds());

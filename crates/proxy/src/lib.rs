@@ -37,7 +37,7 @@ mod tls_client_ids;
 mod upstream_request;
 
 pub use access_log::{AccessLog, Completion, ExchangeRecord};
-pub use counters::{Bucket, Histogram, ProxyCounts, RequestOutcome, StatusCount};
+pub use counters::{ProxyCounts, RequestOutcome, StatusCount};
 pub use error_pages::{ErrorPage, ErrorPages, PageStatus};
 pub use node::ProxyNode;
 pub use parts::{Parts, SettingsError};

@@ -20,8 +20,8 @@
 //! | `route`, `queue` | the choice of an upstream or host; requests that wait for capacity |
 //! | `retry` | requests that are sent again, to the same upstream or another |
 //! | `upstreams`, `pool`, `reuse` | upstream connections: opened, idle, reused |
-//! | `response` | from upstream or cache to client; `begin_response` writes their heads. Other heads: `exchange_end` |
-//! | | (errors), `refusals` and `tunnels`; the replays repeat heads that `begin_response` wrote |
+//! | `response` | from upstream or cache to client |
+//! | `response_head` | how each response to a client begins: the place for a field of all responses |
 //! | `stage` | the stages of an exchange, each with its data, and the transitions |
 //! | `exchange_end`, `deadlines` | completion, failure and error responses; timeouts |
 //! | `tunnels` | CONNECT and upgrades |
@@ -51,6 +51,7 @@ mod relay_replay;
 mod relay_replay_cache;
 mod request;
 mod response;
+mod response_head;
 mod retry;
 mod reuse;
 mod route;

@@ -1,9 +1,9 @@
 //! Requests that wait in order of arrival because every upstream is at its limit.
 //!
 //! One queue serves all shards. When a request ends, the first queued one is woken in its own shard and looks for an
-//! upstream. It leaves the queue only when it has one, and wakes the next; so the queue also drains when much capacity
-//! appears at once (a recovered upstream), and a lost wake-up is repaired by the next one. New requests do not overtake
-//! queued ones.
+//! upstream; it also looks every 200 ms, for capacity that appears in another way (a recovered upstream, a new list).
+//! It leaves the queue only when it has an upstream, and wakes the next; so the queue also drains when much capacity
+//! appears at once, and a lost wake-up is repaired by the next one. New requests do not overtake queued ones.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use breme_http::Limits;
+use breme_http::{FIELD_COUNT_MAX, Limits};
 use breme_node::ListenerId;
 
 use crate::error_pages::ErrorPages;
@@ -13,7 +13,7 @@ pub struct Settings {
     pub mode: Mode,
     /// Limits of client connections.
     pub limits: Limits,
-    /// Limits of upstream responses.
+    /// Limits of upstream responses: wider, since the proxy's operator knows the upstreams.
     pub upstream_limits: Limits,
     pub times: Timeouts,
     pub pool: Pool,
@@ -204,7 +204,12 @@ impl Settings {
         Self {
             mode,
             limits: Limits { content_bytes_max: u64::MAX, ..Limits::default() },
-            upstream_limits: Limits { content_bytes_max: u64::MAX, ..Limits::default() },
+            upstream_limits: Limits {
+                content_bytes_max: u64::MAX,
+                head_bytes_max: 64 * 1024,
+                field_count_max: FIELD_COUNT_MAX,
+                ..Limits::default()
+            },
             times: Timeouts::default(),
             pool: Pool::default(),
             identity: Identity::default(),

@@ -177,6 +177,32 @@ fn logs_every_exchange() {
     );
 }
 
+/// The failure of each exchange.
+#[derive(Default)]
+struct Failures(Mutex<Vec<Option<String>>>);
+
+impl AccessLog for Failures {
+    fn record(&self, exchange: &ExchangeRecord<'_>) {
+        self.0.lock().unwrap().push(exchange.failure.map(str::to_owned));
+    }
+}
+
+#[test]
+fn log_says_why_there_was_no_response() {
+    let log = Arc::new(Failures::default());
+    let proxy = reverse(silent(), GroupSettings::default(), Some(log.clone()));
+    let folded = HELLO.replace("Date: x", "Date: x\r\n y");
+    for answer in [HELLO, &folded] {
+        let mut hand = Hand::new(&proxy);
+        hand.receive(CLIENT, &head(&["GET /a HTTP/1.1", "Host: a.example"]));
+        hand.connected();
+        hand.receive(SERVER, answer);
+    }
+    let reason =
+        "the head of the response is malformed: a header line begins with white space; folded lines are obsolete";
+    assert_eq!(*log.0.lock().unwrap(), [None, Some(reason.to_owned())]);
+}
+
 /// The client of each request.
 #[derive(Default)]
 struct ClientLog(Mutex<Vec<Option<IpAddr>>>);
@@ -275,7 +301,7 @@ fn counts_aborted_response_as_logged() {
         assert!(node.handle_received(now, CLIENT, received, actions) <= received.bytes.len());
     });
     assert_eq!(*log.0.lock().unwrap(), ["192.0.2.1:1 POST /a 200 5 0 up.example:80 - 0 client-failed"]);
-    let metric = ProxyCounts::METRICS.iter().find(|metric| metric.name == "answers_cut").unwrap();
+    let metric = ProxyCounts::METRICS.iter().find(|metric| metric.name == "responses_aborted").unwrap();
     let counted: Vec<_> = metric.read(&proxy.counts()).collect();
     assert_eq!(counted, [("client-gone", 0), ("client-failed", 1), ("upstream-failed", 0)]);
 }

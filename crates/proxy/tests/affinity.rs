@@ -1,15 +1,21 @@
 //! Session affinity: clients return to the upstream of their first response.
 
-#![allow(clippy::unwrap_used, reason = "what fails here is the test")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
 mod support;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use breme_balance::{Affinity, AffinityKey, EjectionSettings, Group, GroupSettings, Hints, StatusSet, UpstreamOutcome};
-use breme_base::{Instant, Random};
+use breme_balance::{
+    Affinity, AffinityKey, EjectionSettings, Group, GroupSettings, Hints, Policy, StatusSet, UpstreamOutcome,
+};
+use breme_base::{Instant, Random, UnixSeconds, WallClock};
+use breme_node::{Accepted, Action, CloseReason, ConnectionId, ListenerId, Node};
+use breme_proxy::{Parts, Proxy};
 use breme_sim::Network;
 use breme_testkit::Script;
+use support::driven::Driven;
 use support::{Acts, Play, head, silent, text, upstream_at};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
@@ -59,6 +65,36 @@ fn first_response_sets_affinity_cookie() {
         (0..5).fold(Acts::new().expect(GET).send(HELLO), |acts, _| acts.expect(without_own()).send(HELLO)).expect_end();
     let play = Play { group: inserting(), upstreams: vec![vec![first], vec![]], ..Play::new(vec![client], Vec::new()) };
     play.run();
+}
+
+/// RFC 9110, 4.2.3: the host in any case, and with or without the default port, is the same URL.
+#[test]
+fn equivalent_urls_have_the_same_upstream() {
+    let upstreams = (1..=6).map(|last| upstream_at(&format!("up{last}"), ([10, 0, 0, last], 80).into())).collect();
+    let settings = GroupSettings { policy: Policy::ConsistentHash, ..GroupSettings::default() };
+    let group = Some(Arc::new(Group::new(settings, upstreams).unwrap()));
+    let proxy = Proxy::new(Parts { group, ..Parts::new(silent(), WallClock::starting_at(UnixSeconds(0))) }).unwrap();
+    let mut node = Driven::new(&proxy, 0);
+    let mut count = 0;
+    let mut endpoint = |host: &str, path: u32| {
+        let client = ConnectionId::new(count, 0);
+        count += 1;
+        let accepted = Accepted { listener: ListenerId(0), peer: Some("127.0.0.1:9".parse().unwrap()) };
+        node.0.handle_accepted(Instant::ZERO, client, accepted, &mut node.1);
+        let actions = node.receive(client, &head(&[&format!("GET /{path} HTTP/1.1"), &format!("Host: {host}")]));
+        node.0.handle_closed(Instant::ZERO, client, CloseReason::Reset, &mut node.1);
+        node.actions();
+        match actions[..] {
+            [Action::Connect(_, endpoint)] => format!("{endpoint:?}"),
+            _ => panic!("{actions:?}"),
+        }
+    };
+    for path in 0..12 {
+        let expected = endpoint("a.test", path);
+        assert_eq!([endpoint("A.Test", path), endpoint("a.test:80", path)], [&*expected; 2], "{path}");
+    }
+    let all: std::collections::HashSet<String> = (0..12).map(|path| endpoint("a.test", path)).collect();
+    assert!(all.len() > 1);
 }
 
 /// Caches downstream must not store the cookie, whatever Cache-Control the response had.

@@ -7,13 +7,14 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use breme_balance::GroupSettings;
+use breme_balance::{EjectionSettings, GroupSettings};
+use breme_base::Instant;
 use breme_cache::{Cache, Purge, PurgeMode};
 use breme_node::{Close, PRESSURE_TURN};
 use breme_proxy::{ProxyCounts, RequestOutcome, Settings};
 use breme_sim::{AmountRange, Network};
 use breme_testkit::{Ending, Script};
-use support::{Acts, Play, failure, head, later, silent, text};
+use support::{Acts, Play, error_response, failure, head, later, silent, text};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
 const DATE: &str = "Date: Sun, 06 Nov 1994 08:49:37 GMT";
@@ -93,6 +94,19 @@ fn serves_stored_response_without_upstream() {
     let counts = play(vec![client], vec![Acts::new().expect(GET).send(origin(FRESH, "hello"))]);
     assert_eq!((counts.cache_hits, counts.cache_misses, counts.connects), (3, 1, 1));
     assert_eq!(counts.cache_bytes, 7);
+}
+
+/// It is an error response like any other: no Cache-Status, but a text, and no failure of an upstream.
+#[test]
+fn only_if_cached_without_stored_response_is_an_error_of_the_proxy() {
+    let request = get_with("Cache-Control: only-if-cached");
+    let reason = "Proxy error: the cache has no response for this request, which forbids asking the upstream.\n";
+    let error = error_response(504, &[], reason);
+    let without_text = error.strip_suffix(reason).unwrap().to_owned();
+    let client = Script::new().connect().send(text(request.clone())).expect(text(error));
+    let client = client.send(text(request.replace("GET", "HEAD"))).expect(text(without_text));
+    let counts = play(vec![client.part()], Vec::new());
+    assert_eq!((counts.cache_hits, counts.gateway_timeouts, counts.responses_of_class(5)), (0, 0, 2));
 }
 
 /// The last response to a client that must leave because others wait is not replayed.
@@ -259,7 +273,7 @@ fn a_purge_during_a_fill() {
             .send(later(5, origin(FRESH, "new"))),
     ];
     play_with(cache, silent(), vec![old, new], upstream);
-    assert_eq!(purging.purge(&Purge::All, PurgeMode::Hard, breme_base::Instant::ZERO), Ok(1));
+    assert_eq!(purging.purge(&Purge::All, PurgeMode::Hard, Instant::ZERO), Ok(1));
 }
 
 #[test]
@@ -364,6 +378,64 @@ fn serves_stale_if_error() {
     ];
     let counts = play(vec![client], upstream);
     assert_eq!((counts.cache_stale, counts.bad_gateway), (2, 0));
+}
+
+/// The balancer counts what the upstream said, not what the client got.
+#[test]
+fn failure_status_behind_a_stale_response_counts_against_the_upstream() {
+    let more = "Cache-Control: max-age=2, stale-if-error=100";
+    let bad = |content: &str| {
+        head(&["HTTP/1.1 503 Service Unavailable", &format!("Content-Length: {}", content.len())]) + content
+    };
+    let stale = text(stored(more, "one", 3, "fwd=stale; fwd-status=503; ttl=-1; detail=upstream-failed"));
+    let client = Script::new().connect().send(GET).expect(text(relayed(more, "one", "fwd=uri-miss; stored")));
+    let client = client.wait(seconds(3)).send(GET).expect(stale.clone()).send(GET).expect(stale).part();
+    let upstream = Acts::new().expect(GET).send(origin(more, "one")).expect(GET).send(bad("")).expect(GET);
+    let group = GroupSettings { ejection: Some(EjectionSettings::default()), ..GroupSettings::default() };
+    let play = Play { cache: Some(cache()), group, ..Play::new(vec![client], vec![upstream.send(bad("sorry"))]) };
+    let (counts, group) = play.run_balanced();
+    let totals = group.states(Instant::ZERO)[0].totals;
+    assert_eq!((counts.cache_stale, totals.responded, totals.failure_statuses), (2, 3, 2));
+}
+
+/// Such an Upgrade is not forwarded, so the cache may take part: it responds, and it is invalidated.
+#[test]
+fn request_that_offers_http2_uses_the_cache() {
+    const H2C: &str = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk";
+    let delete = GET.replace("GET", "DELETE");
+    let miss = text(relayed(FRESH, "hello", "fwd=uri-miss; stored"));
+    let client = Script::new()
+        .connect()
+        .send(GET)
+        .expect(miss.clone())
+        .send(text(get_with(H2C)))
+        .expect(text(stored(FRESH, "hello", 0, "hit; ttl=60")))
+        .send(text(get_with(H2C).replace("GET", "DELETE")))
+        .expect(text(relayed("X: y", "gone", "fwd=method")))
+        .send(GET)
+        .expect(miss)
+        .part();
+    let upstream = Acts::new().expect(GET).send(origin(FRESH, "hello")).expect(delete).send(origin("X: y", "gone"));
+    play(vec![client], vec![upstream.expect(GET).send(origin(FRESH, "hello"))]);
+}
+
+#[test]
+fn forwarded_upgrade_bypasses_the_cache() {
+    const CHAT: &str = "Connection: upgrade\r\nUpgrade: websocket";
+    let (upgrade, bypassed) = (get_with(CHAT), text(relayed(FRESH, "two", "fwd=bypass")));
+    let miss = text(relayed(FRESH, "one", "fwd=uri-miss; stored"));
+    let client = Script::new().connect().send(GET).expect(miss).send(text(upgrade.clone())).expect(bypassed);
+    let acts = Acts::new().expect(GET).send(origin(FRESH, "one")).expect(&upgrade).send(origin(FRESH, "two"));
+    let switched = head(&["HTTP/1.1 101 Switching Protocols", "Connection: upgrade", "Upgrade: websocket"]);
+    let acts = acts.expect(&upgrade).send(&switched).expect("ping").send("pong").finish().expect_end();
+    let client = client.send(text(upgrade.clone())).expect(text(switched)).send("ping").expect("pong");
+    play(vec![client.finish().part_after_end()], vec![acts]);
+    // Without upgrades, the field is of no effect.
+    let hit = text(stored(FRESH, "one", 0, "hit; ttl=60"));
+    let miss = text(relayed(FRESH, "one", "fwd=uri-miss; stored"));
+    let client = Script::new().connect().send(GET).expect(miss).send(text(upgrade)).expect(hit).part();
+    let settings = Settings { upgrades: false, ..silent() };
+    play_with(cache(), settings, vec![client], vec![Acts::new().expect(GET).send(origin(FRESH, "one"))]);
 }
 
 #[test]
@@ -758,5 +830,5 @@ fn surrogate_keys_are_not_relayed() {
     let (begun, rest) = answer.split_at(answer.len() - 3);
     let upstream = Acts::new().expect(GET).wait(seconds(1)).send(begun).wait(seconds(1)).send(rest).expect_end();
     play_with(cache.clone(), silent(), vec![first, follower], vec![upstream]);
-    assert_eq!(cache.purge(&Purge::Key("three".to_owned()), PurgeMode::Hard, breme_base::Instant::ZERO).unwrap(), 1);
+    assert_eq!(cache.purge(&Purge::Key("three".to_owned()), PurgeMode::Hard, Instant::ZERO).unwrap(), 1);
 }

@@ -174,6 +174,31 @@ fn detects_loops() {
     }
 }
 
+/// RFC 9110, 7.6.3: also in interim responses, and in the response that switches protocols.
+#[test]
+fn adds_via_to_each_forwarded_response() {
+    let (via, marked) = (["Via: 1.1 breme"], ["Via: 1.1 breme (cffe71e5)"]);
+    let message = |lines: &[&str], more: &[&str]| head(&[lines, more].concat());
+    let interim = |more: &[&str]| {
+        message(&["HTTP/1.1 103 Early Hints", "Link: </x>"], more) + &message(&["HTTP/1.1 100 Continue"], more)
+    };
+    let switched = |more: &[&str]| {
+        let line = "HTTP/1.1 101 Switching Protocols";
+        message(&[line, "Connection: upgrade", "Upgrade: chat", "X: y"], more) + "hi"
+    };
+    let hello = message(&["HTTP/1.1 200 OK", "Content-Length: 5", "Date: x"], &via) + "hello";
+    let get = |target: &str, more: &[&str]| message(&[&format!("GET {target} HTTP/1.1"), "Host: a.example"], more);
+    let upgrade = ["Connection: upgrade", "Upgrade: chat"];
+    let mut settings = forward();
+    (settings.seed, settings.identity.via) = (0xabc, true);
+    let script = Script::new().connect().send(text(get("http://a.example/", &[])));
+    let script = script.expect(text(interim(&via) + &hello)).send(text(get("http://a.example/", &upgrade)));
+    let script = script.expect(text(switched(&via))).part();
+    let upstream = Acts::new().expect(get("/", &marked)).send(interim(&[]) + HELLO);
+    let upstream = upstream.expect(get("/", &[&upgrade[..], &marked].concat())).send(switched(&[])).expect_end();
+    Play { settings, ..play(vec![script], vec![upstream]) }.run();
+}
+
 #[test]
 fn counts_max_forwards() {
     let request =
@@ -192,6 +217,19 @@ fn counts_max_forwards() {
     let spent = head(&["TRACE http://a.example/ HTTP/1.1", "Host: a.example", "Max-Forwards: 0"]);
     let script = script.send(text(spent)).expect(text(trace)).part();
     play(vec![script], vec![Acts::new().expect(&passed).send(HELLO)]).run();
+}
+
+/// RFC 9112, 3.2.4.
+#[test]
+fn options_of_a_whole_server_reach_it_as_such() {
+    let mut script = Script::new().connect();
+    let mut upstream = Acts::new();
+    for (url, target) in [("http://a.example", "*"), ("http://a.example/", "/"), ("http://a.example?x", "/?x")] {
+        let request = head(&[&format!("OPTIONS {url} HTTP/1.1"), "Host: a.example"]);
+        script = script.send(text(request)).expect(HELLO);
+        upstream = upstream.expect(head(&[&format!("OPTIONS {target} HTTP/1.1"), "Host: a.example"])).send(HELLO);
+    }
+    play(vec![script.part()], vec![upstream]).run();
 }
 
 /// The scheme for the origin is that of the URL, as in the cache key, and not that of the client's connection.

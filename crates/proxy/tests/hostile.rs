@@ -135,10 +135,10 @@ fn refused(request: &str, status: &str, reason: &str) -> Play {
     let content = format!("{reason}\n");
     let answer = head(&[
         &format!("HTTP/1.1 {status}"),
-        "Content-Type: text/plain; charset=utf-8",
         &format!("Content-Length: {}", content.len()),
         "Connection: close",
         "Date: Sun, 06 Nov 1994 08:49:37 GMT",
+        "Content-Type: text/plain; charset=utf-8",
     ]) + &content;
     let script = Script::new().connect().send(text(request)).expect(text(answer));
     let script = script.expect_end().close(Close::Graceful).expect_closed(Ending::Any);
@@ -171,10 +171,10 @@ fn malformed_body_is_not_parsed_as_request() {
     let content = "A chunk size must consist of hexadecimal digits only.\n";
     let answer = head(&[
         "HTTP/1.1 400 Bad Request",
-        "Content-Type: text/plain; charset=utf-8",
         &format!("Content-Length: {}", content.len()),
         "Connection: close",
         "Date: Sun, 06 Nov 1994 08:49:38 GMT",
+        "Content-Type: text/plain; charset=utf-8",
     ]) + content;
     let script = Script::new().connect().send(text(post.clone() + "5\r\nhello\r\n")).wait(SECOND);
     let script = script.send(text("0x5\r\n".to_owned() + SMUGGLED)).expect(text(answer));

@@ -50,6 +50,7 @@ struct MirrorLine {
 }
 
 impl Mirror {
+    #[expect(clippy::disallowed_methods, reason = "it is an origin, not the proxy")]
     fn answer(&mut self, id: ConnectionId, actions: &mut Actions) {
         let line = self.lines.get_mut(&id).unwrap();
         let content = content_of(&line.target, &line.content);

@@ -13,7 +13,7 @@ use breme_base::{Instant, UnixSeconds, WallClock};
 use breme_node::{
     Accepted, Action, Actions, Close, CloseReason, Connected, ConnectionId, ListenerId, Node, Received, ShardId,
 };
-use breme_proxy::{Parts, Proxy, QueueSettings, Settings};
+use breme_proxy::{ErrorPage, PageStatus, Parts, Proxy, QueueSettings, Settings};
 use breme_sim::{Network, Simulation, seeds};
 use breme_testkit::{Client, Script, Surroundings};
 use support::driven::Driven;
@@ -118,6 +118,45 @@ fn new_requests_do_not_overtake_queue() {
     assert!(actions.iter().any(|action| matches!(action, Action::Connect(..))), "{actions:?}");
 }
 
+/// Changes of the balancer wake nobody, so the first queued request looks for capacity.
+#[test]
+fn queued_request_notices_new_capacity() {
+    let peer = "127.0.0.1:9".parse().unwrap();
+    let upstreams = |count: u32| (0..count).map(|index| upstream_at(&format!("up{index}.example:80"), peer)).collect();
+    let adds_upstream = |group: &Group, now| group.replace(now, upstreams(2));
+    let raises_limit = |group: &Group, now| group.reconfigure(now, GroupSettings::default(), upstreams(1));
+    for change in [&adds_upstream as &dyn Fn(&Group, Instant) -> _, &raises_limit] {
+        let group = Arc::new(Group::new(one_at_a_time(), upstreams(1)).unwrap());
+        let parts = Parts::new(queueing(9, SECOND * 9), WallClock::starting_at(UnixSeconds(0)));
+        let proxy = Proxy::new(Parts { group: Some(group.clone()), ..parts }).unwrap();
+        let mut node = Driven::new(&proxy, 0);
+        let clients = [0, 1, 2].map(|index| ConnectionId::new(index, 0));
+        let [first, second, third] = clients.map(|client| {
+            let accepted = Accepted { listener: ListenerId(0), peer: Some(peer) };
+            node.0.handle_accepted(Instant::ZERO, client, accepted, &mut node.1);
+            node.receive(client, &get("x"))
+        });
+        let ([Action::Connect(..)], [Action::Wake(_, message)], []) = (&first[..], &second[..], &third[..]) else {
+            panic!("{first:?}, {second:?}, {third:?}")
+        };
+        node.0.handle_woken(Instant::ZERO, *message, &mut node.1);
+        let looks = |node: &mut Driven| {
+            let due = node.0.next_deadline().unwrap();
+            node.0.handle_deadline(due, &mut node.1);
+            (due, node.actions())
+        };
+        let (due, actions) = looks(&mut node);
+        assert!(actions.is_empty() && due <= Instant::ZERO + SECOND / 5, "nothing has changed: {actions:?}");
+        change(&group, due).unwrap();
+        let (due, actions) = looks(&mut node);
+        let [Action::Wake(_, message), Action::Connect(..)] = actions[..] else { panic!("{actions:?}") };
+        assert!(due <= Instant::ZERO + SECOND * 2 / 5);
+        node.0.handle_woken(due, message, &mut node.1);
+        let found = node.actions().iter().any(|action| matches!(action, Action::Connect(..)));
+        assert_eq!(found, group.states(due).len() == 1, "the third one has room only without a limit");
+    }
+}
+
 #[test]
 fn queue_times_out_and_is_bounded() {
     let clients = vec![
@@ -129,6 +168,29 @@ fn queue_times_out_and_is_bounded() {
     let play = Play { settings: queueing(1, SECOND), group: one_at_a_time(), ..Play::new(clients, vec![upstream]) };
     let counts = play.run();
     assert_eq!((counts.requests_queued, counts.queue_length, counts.unavailable), (1, 0, 2));
+}
+
+/// Otherwise it would be woken in place of the next one.
+#[test]
+fn failed_request_leaves_the_queue() {
+    let peer = "127.0.0.1:9".parse().unwrap();
+    let mut settings = queueing(9, SECOND * 9);
+    settings.times.total = SECOND;
+    let page = ErrorPage { media_type: "text/html".to_owned(), content: "sorry".into() };
+    settings.error_pages.insert(PageStatus::Any, page);
+    let group = Group::new(one_at_a_time(), vec![upstream_at("up0.example:80", peer)]).unwrap();
+    let parts = Parts::new(settings, WallClock::starting_at(UnixSeconds(0)));
+    let proxy = Proxy::new(Parts { group: Some(Arc::new(group)), ..parts }).unwrap();
+    let mut node = Driven::new(&proxy, 0);
+    for client in [0, 1].map(|index| ConnectionId::new(index, 0)) {
+        let accepted = Accepted { listener: ListenerId(0), peer: Some(peer) };
+        node.0.handle_accepted(Instant::ZERO, client, accepted, &mut node.1);
+        node.receive(client, &get("x"));
+    }
+    assert_eq!(proxy.counts().queue_length, 1);
+    node.0.handle_deadline(Instant::ZERO + SECOND * 2, &mut node.1);
+    assert_eq!(node.sent().matches("HTTP/1.1 504 ").count(), 2);
+    assert_eq!((proxy.counts().queue_length, proxy.counts().bytes_downstream), (0, 10));
 }
 
 #[test]

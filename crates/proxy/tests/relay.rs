@@ -125,10 +125,10 @@ fn rejects_forbidden_trailers() {
     let reason = "A trailer changes the framing, routing or authentication of the request.\n";
     let refused = head(&[
         "HTTP/1.1 400 Bad Request",
-        "Content-Type: text/plain; charset=utf-8",
         &format!("Content-Length: {}", reason.len()),
         "Connection: close",
         "Date: Sun, 06 Nov 1994 08:49:38 GMT",
+        "Content-Type: text/plain; charset=utf-8",
     ]) + reason;
     let attack = text("0\r\nX-A: b\r\nContent-Length: 3\r\n\r\n".to_owned() + GET);
     let script = client().send(text(post.clone())).wait(SECOND).send(attack).expect(text(refused));
@@ -390,8 +390,8 @@ fn uses_configured_error_pages() {
         "Cache-Control: no-store",
         "Proxy-Status: breme; error=connection_refused",
     ]);
-    let refused = "HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: text/html; charset=utf-8\r\n\
-        Content-Length: 17\r\nConnection: close\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n<h1>Too long</h1>";
+    let refused = "HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 17\r\nConnection: close\r\n\
+        Date: Sun, 06 Nov 1994 08:49:37 GMT\r\nContent-Type: text/html; charset=utf-8\r\n\r\n<h1>Too long</h1>";
     let long = head(&["GET / HTTP/1.1", "Host: a", &format!("X: {}", "x".repeat(20_000))]);
     let head_request = head(&["HEAD /a HTTP/1.1", "Host: a.example"]);
     let script = exchange(client(), GET, &(unreached.clone() + "<h1>Back soon</h1>"));
@@ -400,6 +400,7 @@ fn uses_configured_error_pages() {
     let settings = Settings { error_pages, ..play.settings.clone() };
     let counts = Play { settings, has_dead_upstream: true, upstreams: Vec::new(), ..play }.run();
     assert_eq!((counts.responses_of_class(5), counts.responses_of_class(4)), (2, 1));
+    assert_eq!(counts.bytes_downstream, 18 + 17, "the response to HEAD has no body");
 }
 
 #[test]
@@ -407,6 +408,11 @@ fn rejects_invalid_responses() {
     for (answered, error, reason) in [
         ("", "connection_terminated", "the upstream closed the connection before it sent a response"),
         ("SSH-2.0-x\r\n", "http_protocol_error", "the head of the response is not HTTP/1.0 or HTTP/1.1"),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length : 1\r\n\r\n",
+            "http_protocol_error",
+            "the head of the response is malformed: a header name contains white space, or is followed by it",
+        ),
         (
             "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
             "http_protocol_error",
@@ -437,6 +443,33 @@ fn rejects_invalid_responses() {
             },
             |counts| assert_eq!((counts.bad_gateway, counts.retries), (1, 0)),
         );
+    }
+}
+
+/// Such a response says nothing about the upstream's health: five of one page must not eject it.
+#[test]
+fn response_over_a_limit_is_not_a_broken_connection() {
+    let fields = |count: usize| "X: y\r\n".repeat(count);
+    let answer = |lines: String| format!("HTTP/1.1 200 OK\r\n{lines}Content-Length: 0\r\n\r\n");
+    let long = |length: usize| answer(format!("X: {}\r\n", "y".repeat(length)));
+    for (answered, reason) in [
+        (answer(fields(257)), "the response has more than 256 headers or trailers"),
+        (long(9_000), "the head of the response is larger than 8192 bytes"),
+    ] {
+        let mut settings = silent();
+        settings.upstream_limits.head_bytes_max = 8192;
+        let failure = failure(502, "http_response_header_section_size", reason);
+        let script = exchange(client(), GET, &failure).part();
+        let upstream = Acts::new().expect(GET).send(answered).anything();
+        let (counts, group) = Play { settings, ..Play::new(vec![script], vec![upstream]) }.run_balanced();
+        let totals = group.states(Instant::ZERO)[0].totals;
+        assert_eq!((counts.bad_gateway, totals.connection_lost, totals.abandoned), (1, 0, 1));
+    }
+    for answered in [answer(fields(254) + "Date: x\r\n"), long(65_000).replace("X: ", "Date: x\r\nX: ")] {
+        let got =
+            answered.replacen("Content-Length: 0\r\n", "", 1).replacen("OK\r\n", "OK\r\nContent-Length: 0\r\n", 1);
+        let script = exchange(client(), GET, &got).part();
+        Play::new(vec![script], vec![Acts::new().expect(GET).send(answered)]).run();
     }
 }
 
@@ -486,10 +519,10 @@ fn enforces_timeouts() {
     let refusal = "The body of the request did not arrive in time.\n";
     let refused = head(&[
         "HTTP/1.1 408 Request Timeout",
-        "Content-Type: text/plain; charset=utf-8",
         &format!("Content-Length: {}", refusal.len()),
         "Connection: close",
         "Date: Sun, 06 Nov 1994 08:49:41 GMT",
+        "Content-Type: text/plain; charset=utf-8",
     ]) + refusal;
     let script = exchange(client(), &put, &refused).part_after_end();
     let play = Play::new(vec![script], vec![Acts::new().expect(&put).expect_end()]);
@@ -518,10 +551,10 @@ fn total_timeout_blames_the_upstream_only_if_it_is_waited_for() {
     let refusal = "The body of the request arrived too slowly.\n";
     let refused = head(&[
         "HTTP/1.1 408 Request Timeout",
-        "Content-Type: text/plain; charset=utf-8",
         &format!("Content-Length: {}", refusal.len()),
         "Connection: close",
         "Date: Sun, 06 Nov 1994 08:49:42 GMT",
+        "Content-Type: text/plain; charset=utf-8",
     ]) + refusal;
     let script = exchange(client(), &put, &refused).part_after_end();
     assert_eq!(outcomes(script, Acts::new().expect(&put), Network::calm()), (0, 1));

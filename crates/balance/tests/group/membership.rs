@@ -81,6 +81,28 @@ fn addresses_may_change() {
     assert_eq!(world.choose(&Hints::default()).unwrap_err(), NoChoice::NoneAdmitting);
 }
 
+/// A name server may return the addresses of a name in another order each time.
+#[test]
+fn address_in_use_stays_while_it_is_listed() {
+    let mut world = world(&[1]);
+    let [one, two, three] = ["10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"].map(|text| text.parse().unwrap());
+    let mut used = |addresses: &[std::net::SocketAddr]| {
+        world.group.move_to(world.now, "a", addresses);
+        (world.request(&Hints::default(), |_| ANSWERED).address, world.changes().len())
+    };
+    assert_eq!(used(&[one, two]), (one, 1));
+    assert_eq!([used(&[two, one]), used(&[one, two, one])], [(one, 0); 2], "the same addresses");
+    assert_eq!([used(&[three, two, one]), used(&[three, one])], [(one, 1); 2], "others came and went");
+    assert_eq!(used(&[two, three]), (two, 1), "it is gone");
+    let fails = |choice: &breme_balance::Choice| UpstreamOutcome::ConnectFailed { address: choice.address };
+    assert_eq!(world.request(&Hints::default(), fails).address, two);
+    assert_eq!(world.request(&Hints::default(), |_| ANSWERED).address, three);
+    world.group.move_to(world.now, "a", &[three, one, two]);
+    assert_eq!(world.request(&Hints::default(), |_| ANSWERED).address, three, "the one that works");
+    world.group.replace(world.now, vec![UpstreamSettings { addresses: vec![one, three], ..upstream("a", 1) }]).unwrap();
+    assert_eq!(world.request(&Hints::default(), |_| ANSWERED).address, three, "a reload changes nothing either");
+}
+
 #[test]
 fn unreachable_address_is_skipped() {
     let mut world = world(&[1]);

@@ -114,6 +114,7 @@ fn lines_of_json_on_standard_output() {
         ("retries", 0.into()),
         ("cache", serde_json::Value::Null),
         ("ending", "complete".into()),
+        ("error", serde_json::Value::Null),
     ] {
         assert_eq!(line[key], expected, "{key}: {line:#}");
     }

@@ -1,7 +1,9 @@
 //! Writes responses: head, framing, persistence.
 
+use std::ops::{Deref, DerefMut};
+
 use breme_http::media_type::TEXT;
-use breme_http::{Field, FieldBlock, Fields, Framing, InvalidField, Refusal, Version, push_decimal};
+use breme_http::{Field, Framing, Refusal};
 
 use super::connection::{RequestProperties, RequestState, ResponseState, ServerConnection};
 use crate::relay::{FieldName, FieldWriter, push_chunk};
@@ -9,6 +11,7 @@ use crate::status::{push_framing, push_status_line};
 
 /// Bytes reserved for a response head.
 const RESPONSE_HEAD_BYTES: usize = 256;
+const CONTENT_TYPE: FieldName = FieldName::new("Content-Type");
 
 /// Whether a body follows the response head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,28 +64,28 @@ impl ServerConnection {
 
     /// Begins an interim response (1xx other than 101). None for an HTTP/1.0 client, or if the final response has
     /// begun.
-    pub fn interim<'o>(&mut self, status: u16, out: &'o mut Vec<u8>) -> Option<FieldWriter<'o>> {
+    pub fn interim<'o>(&mut self, status: u16, out: &'o mut Vec<u8>) -> Option<ResponseWriter<'_, 'o>> {
         debug_assert!((100..200).contains(&status) && status != 101, "interim: {status} is not an interim status");
         if self.request.is_http10 || self.response_state != ResponseState::Due {
             return None;
         }
         self.request.continue_due &= status != 100;
         push_status_line(out, status, false);
-        Some(FieldWriter::resume(out))
+        Some(ResponseWriter { connection: self, fields: FieldWriter::resume(out) })
     }
 
     /// Begins the response that turns this connection into a tunnel: 101 to a request that [requested an
     /// upgrade](breme_http::RequestHead::requests_upgrade), or 2xx to CONNECT. Bytes after the request and after this
     /// head belong to the caller.
-    pub fn begin_tunnel<'o>(&mut self, status: u16, out: &'o mut Vec<u8>) -> FieldWriter<'o> {
+    pub fn begin_tunnel<'o>(&mut self, status: u16, out: &'o mut Vec<u8>) -> ResponseWriter<'_, 'o> {
         debug_assert_eq!(self.response_state, ResponseState::Due, "begin_tunnel: no request waits for a response");
         push_status_line(out, status, false);
         if status == 101 {
             out.extend_from_slice(b"Connection: upgrade\r\n");
         }
         self.close = true;
-        self.complete_response();
-        FieldWriter::resume(out)
+        self.response_state = ResponseState::Omitted;
+        ResponseWriter { connection: self, fields: FieldWriter::resume(out) }
     }
 
     /// The framing to announce and the framing to send (RFC 9110, 6.4.1 and 8.6; RFC 9112, 6.1 and 6.3).
@@ -181,38 +184,32 @@ impl ServerConnection {
     /// that time out (408). Returns the length of its content; None: nothing was written.
     pub fn refuse(&mut self, refusal: Refusal, date: &[u8; 29], out: &mut Vec<u8>) -> Option<u64> {
         let text = [refusal.reason.message(), "\n"].concat();
-        self.refuse_with(refusal, TEXT, text.as_bytes(), date, out)
+        let mut writer = self.begin_refusal(refusal.status, text.len() as u64, out)?;
+        writer.date(date);
+        // It is a constant, and valid.
+        let _ = writer.field_with(CONTENT_TYPE, |out| out.extend_from_slice(TEXT.as_bytes()));
+        if writer.end() == ResponseBody::Omitted {
+            return Some(0);
+        }
+        out.extend_from_slice(text.as_bytes());
+        self.content_sent();
+        Some(text.len() as u64)
     }
 
-    /// As [`refuse`](Self::refuse), with another body of this media type.
-    pub fn refuse_with(
+    /// As [`refuse`](Self::refuse), with further fields and another content, of this length. The connection reads no
+    /// more requests, even if the result is None.
+    pub fn begin_refusal<'o>(
         &mut self,
-        refusal: Refusal,
-        media_type: &str,
-        content: &[u8],
-        date: &[u8; 29],
-        out: &mut Vec<u8>,
-    ) -> Option<u64> {
+        status: u16,
+        length: u64,
+        out: &'o mut Vec<u8>,
+    ) -> Option<ResponseWriter<'_, 'o>> {
         let can_respond = matches!(self.response_state, ResponseState::Nothing | ResponseState::Due)
             && !matches!(self.request_state, RequestState::Draining | RequestState::Over);
         self.request_state = RequestState::Over;
-        self.response_state = ResponseState::Nothing;
+        self.response_state = if can_respond { ResponseState::Due } else { ResponseState::Nothing };
         self.close = true;
-        if !can_respond {
-            return None;
-        }
-        out.reserve(RESPONSE_HEAD_BYTES + content.len());
-        push_status_line(out, refusal.status, self.http10_only);
-        out.extend_from_slice(b"Content-Type: ");
-        out.extend_from_slice(media_type.as_bytes());
-        out.extend_from_slice(b"\r\nContent-Length: ");
-        push_decimal(out, content.len() as u64);
-        out.extend_from_slice(b"\r\nConnection: close\r\nDate: ");
-        out.extend_from_slice(date);
-        out.extend_from_slice(b"\r\n\r\n");
-        let sent: &[u8] = if self.request.is_head { b"" } else { content };
-        out.extend_from_slice(sent);
-        Some(sent.len() as u64)
+        can_respond.then(|| self.relay(status, Framing::Length(length), out))
     }
 
     /// Announces `Connection: close` in the responses from now on: the server is stopping, or needs the connection for
@@ -225,7 +222,7 @@ impl ServerConnection {
     }
 }
 
-/// Adds header fields to a response.
+/// Adds header fields to a response; see [`FieldWriter`].
 #[derive(Debug)]
 #[must_use = "the head ends with `end`"]
 pub struct ResponseWriter<'c, 'o> {
@@ -233,63 +230,24 @@ pub struct ResponseWriter<'c, 'o> {
     fields: FieldWriter<'o>,
 }
 
-impl ResponseWriter<'_, '_> {
-    /// Adds a field line, except `Content-Length` and `Transfer-Encoding`.
-    ///
-    /// # Errors
-    /// As [`FieldBlock::push`]; nothing is written then.
-    pub fn field(&mut self, name: &str, value: &[u8]) -> Result<(), InvalidField> {
-        self.fields.field(name, value)
-    }
+impl<'o> Deref for ResponseWriter<'_, 'o> {
+    type Target = FieldWriter<'o>;
 
-    /// Adds a field line whose value `write` appends; see [`FieldWriter::field_with`].
-    ///
-    /// # Errors
-    /// The value is invalid; nothing is written then.
     #[inline]
-    pub fn field_with(&mut self, name: FieldName, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), InvalidField> {
-        self.fields.field_with(name, write)
+    fn deref(&self) -> &Self::Target {
+        &self.fields
     }
+}
 
-    /// Adds a field line with a decimal number.
-    pub fn number(&mut self, name: FieldName, value: u64) {
-        self.fields.number(name, value);
+impl DerefMut for ResponseWriter<'_, '_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.fields
     }
+}
 
-    /// Adds serialised lines; see [`FieldWriter::lines`].
-    ///
-    /// # Errors
-    /// They are not field lines, or frame the message; nothing is written then.
-    pub fn lines(&mut self, lines: &[u8]) -> Result<(), InvalidField> {
-        self.fields.lines(lines)
-    }
-
-    /// Adds a prepared block of lines.
-    pub fn block(&mut self, block: &FieldBlock) {
-        self.fields.block(block);
-    }
-
-    /// Forwards the fields of another response; see [`FieldWriter::relay`].
-    pub fn relay(&mut self, fields: Fields<'_, '_>, keeps: impl Fn(&str) -> bool) {
-        self.fields.relay(fields, keeps);
-    }
-
-    /// Forwards the announcement of trailers; see [`FieldWriter::announce_trailers`].
-    pub fn announce_trailers(&mut self, fields: Fields<'_, '_>) {
-        self.fields.announce_trailers(fields);
-    }
-
-    /// Adds an entry to Via; see [`FieldWriter::via`].
-    pub fn via(&mut self, version: Version, name: &str) {
-        self.fields.via(version, name);
-    }
-
-    /// Adds Date, whose value [`http_date`](breme_http::http_date) formats.
-    pub fn date(&mut self, date: &[u8; 29]) {
-        self.fields.date(date);
-    }
-
-    /// Ends the head.
+impl ResponseWriter<'_, '_> {
+    /// Ends the head. After an interim response, the final one is still due.
     #[must_use]
     pub fn end(self) -> ResponseBody {
         self.fields.end();

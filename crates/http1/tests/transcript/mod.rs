@@ -275,7 +275,7 @@ pub fn check_that_it_stays_one_message(request: &Accepted, limits: &Limits) {
 /// Everything that a client read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fetched {
-    /// `interim 103`, `200 length 5 stays`, `content …`, `end`, `failed BadHead`, `over`.
+    /// `interim 103`, `200 length 5 stays`, `content …`, `end`, `failed BadFraming`, `over`.
     pub events: Vec<String>,
 }
 

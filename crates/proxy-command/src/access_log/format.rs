@@ -10,14 +10,12 @@ use std::io::{self, Write};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use breme_base::{UnixMillis, UnixSeconds};
+use breme_base::{CalendarTime, UnixMillis, UnixSeconds};
 use breme_driver::Address;
 use breme_http::Version;
 use breme_proxy::ExchangeRecord;
 use serde::Serialize as _;
 use serde_json::Serializer;
-
-use super::calendar::CalendarTime;
 
 /// `Combined`: as Apache and nginx write it, followed by the cache status, the upstream and two durations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -134,6 +132,7 @@ fn write_json(exchange: &ExchangeRecord<'_>, out: &mut Vec<u8>) {
     json_text("referer", exchange.referer, out);
     json_text("user_agent", exchange.user_agent, out);
     json_text("ending", Some(exchange.completion.as_str().as_bytes()), out);
+    json_text("error", exchange.failure.map(str::as_bytes), out);
     out.push(b'}');
 }
 
@@ -217,13 +216,21 @@ fn push_second(form: TimeFormat, time: UnixSeconds, out: &mut Vec<u8>) {
         if (*last_form, *second) != (form, time) {
             (*last_form, *second) = (form, time);
             text.clear();
-            match form {
-                TimeFormat::Common => CalendarTime::from_unix_seconds(time.0).write_common(text),
-                TimeFormat::Rfc3339 => CalendarTime::from_unix_seconds(time.0).write_rfc3339(text),
-            }
+            let _ = match form {
+                TimeFormat::Common => write_common(time.into(), text),
+                TimeFormat::Rfc3339 => write!(text, "{}", CalendarTime::from(time)),
+            };
         }
         out.extend_from_slice(text);
     });
+}
+
+/// `06/Nov/1994:08:49:37 +0000`
+fn write_common(time: CalendarTime, out: &mut Vec<u8>) -> io::Result<()> {
+    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let CalendarTime { year, month, day, hour, minute, second } = time;
+    let month = MONTHS[(month - 1) as usize];
+    write!(out, "{day:02}/{month}/{year:04}:{hour:02}:{minute:02}:{second:02} +0000")
 }
 
 /// `unix:` without an address, as in nginx's log.

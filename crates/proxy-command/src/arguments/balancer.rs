@@ -46,7 +46,7 @@ pub struct BalancingFlags {
     #[arg(long, hide_short_help = true, value_name = "N", default_value = "1024", value_parser = units::size, help_heading = BALANCING)]
     queue: usize,
 
-    /// Longest wait in the queue; past it 503
+    /// Longest wait in the queue; then 503
     #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "5s", value_parser = units::duration, help_heading = BALANCING)]
     queue_timeout: Duration,
 

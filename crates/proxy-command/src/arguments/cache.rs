@@ -40,7 +40,7 @@ pub struct CachingFlags {
     #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "20m", value_parser = units::duration, help_heading = HEADING)]
     cache_stale_on_failure: Duration,
 
-    /// Time that a request waits for the head of the same response to another request, before it goes upstream itself
+    /// How long a request waits for the response head of an identical request in progress before it is forwarded itself
     #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "10s", value_parser = units::duration, help_heading = HEADING)]
     cache_follow: Duration,
 

@@ -20,7 +20,8 @@ pub struct ForwardFlags {
     #[arg(long, value_name = "PORT", value_parser = whole::<u16>, default_value = "443", help_heading = HEADING)]
     allow_tunnel_port: Vec<u16>,
 
-    /// Allow loopback, private, link-local and multicast addresses
+    /// Allow addresses that are not public: loopback, private, link-local, shared (RFC 6598), multicast and reserved
+    /// ones
     #[arg(long, help_heading = HEADING)]
     allow_private: bool,
 }

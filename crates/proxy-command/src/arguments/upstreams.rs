@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use breme_command::server::{at_least_one, whole};
+use breme_command::server::{at_least_one, field_count, whole};
 use breme_command::units;
+use breme_http::Limits;
 use breme_proxy::{HostRule, Pool};
 
 use crate::upstream::Upstream;
@@ -25,7 +26,7 @@ pub struct UpstreamFlags {
     #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "30s", value_parser = units::duration, help_heading = "Upstreams")]
     pub resolve_interval: Duration,
 
-    /// Retries of an idempotent request whose reused connection closed before the first response byte
+    /// Retries of an idempotent request without a body whose reused connection closed before the first response byte
     #[arg(long, value_name = "N", value_parser = whole::<u8>, default_value = "1", help_heading = "Upstreams")]
     pub retries: u8,
 
@@ -54,12 +55,20 @@ pub struct UpstreamFlags {
     #[arg(long, hide_short_help = true, value_name = "N", value_parser = at_least_one, help_heading = "Upstreams")]
     pool_requests: Option<usize>,
 
+    /// Size limit of a response's head (status line and headers), in bytes; larger ones get 502
+    #[arg(long, hide_short_help = true, value_name = "N", default_value = "65536", value_parser = at_least_one, help_heading = "Limits")]
+    pub max_response_head: usize,
+
+    /// Maximum number of headers in a response, at most 256; more get 502
+    #[arg(long, hide_short_help = true, value_name = "N", default_value = "256", value_parser = field_count, help_heading = "Limits")]
+    max_response_fields: usize,
+
     /// PEM file of the certificate authorities that may sign upstream certificates; reloaded on SIGHUP [default:
     /// those of the system]
     #[arg(long, value_name = "FILE", help_heading = "Upstreams")]
     pub upstream_ca: Option<PathBuf>,
 
-    /// Accept any certificate from upstreams; for laboratories
+    /// Accept any certificate from upstreams; for testing only
     #[arg(long, hide_short_help = true, conflicts_with = "upstream_ca", help_heading = "Upstreams")]
     pub upstream_insecure: bool,
 
@@ -83,6 +92,15 @@ impl UpstreamFlags {
             "keep" => HostRule::Keep,
             "upstream" => HostRule::Upstream,
             name => HostRule::Fixed(name.to_owned()),
+        }
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        Limits {
+            content_bytes_max: u64::MAX,
+            head_bytes_max: self.max_response_head,
+            field_count_max: self.max_response_fields,
+            ..Limits::default()
         }
     }
 

@@ -4,6 +4,7 @@
 //!   request head ──► look_up_cache ──┬─ Responded   from the cache, in this call
 //!                                    ├─ Wait        another exchange fetches it; `follow` is called when more
 //!                                    │              can be read, or when the client reads again
+//!                                    ├─ NotCached   an error response: the client wants no other
 //!                                    └─ Upstream    perhaps with the cache's conditions in place of the client's
 //!   response head ─► receive_cached_head ──┬─ Relay      to the client too
 //!                                          └─ Discard    the client gets a stored response (after a 304 or an error),
@@ -20,7 +21,6 @@
 
 use std::sync::Arc;
 
-use breme_balance::UpstreamOutcome;
 use breme_cache::{
     Cache, CacheDecision, CacheStatus, CachedResponse, FailureInfo, FetchError, Follower, Forward, HeadAction, Now,
     Request, ResponseBody, Scheme, Waiter, Wakes,
@@ -76,6 +76,7 @@ impl Context<'_> {
                 CacheLookup::Upstream { conditions }
             }
             CacheDecision::Wait(follower) => CacheLookup::Wait(Box::new(follower)),
+            CacheDecision::NotCached => CacheLookup::NotCached,
         }
     }
 
@@ -109,7 +110,7 @@ impl Context<'_> {
         self.record_cache_status(key, response.cache_status(), response.body_bytes());
         let shared = self.shared;
         let Some(cache) = &shared.cache else { return };
-        let fields = |writer: &mut ResponseWriter<'_, '_>, date: &[u8; 29]| write_fields(cache, response, writer, date);
+        let fields = |writer: &mut ResponseWriter<'_, '_>, _: &[u8; 29]| write_fields(cache, response, writer);
         let client = self.exchange(key).and_then(|exchange| exchange.client).filter(|_| self.captures_hit);
         let from = client.and_then(|client| self.send_position(client));
         self.respond_from_memory(key, response.status(), response.framing(), fields, pieces(response));
@@ -122,8 +123,8 @@ impl Context<'_> {
         self.record_cache_status(key, response.cache_status(), response.body_bytes());
         let shared = self.shared;
         let Some(cache) = &shared.cache else { return };
-        self.begin_response(key, response.status(), response.framing(), |writer, date| {
-            write_fields(cache, response, writer, date);
+        self.begin_response(key, response.status(), response.framing(), |writer, _| {
+            write_fields(cache, response, writer);
         });
         self.relay_pieces(key, pieces(response));
     }
@@ -160,7 +161,7 @@ impl Context<'_> {
                 self.set_fetch(key, forward);
                 let is_useless = head.has_content() && self.node.has_useless_fetch(key);
                 if is_useless {
-                    self.abandon_fetch(key, head.status);
+                    self.abandon_fetch(key);
                 }
                 if is_useless { HeadOutcome::Discard } else { HeadOutcome::Relay }
             }
@@ -199,25 +200,24 @@ impl Context<'_> {
     /// This ends an exchange without a client, if its fetch is of no use any more.
     pub(super) fn receive_cached_body(&mut self, key: ExchangeKey, bytes: &[u8]) {
         let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
-        let (Some(forward), client, status) = (&mut exchange.fetch, exchange.client, exchange.status) else { return };
+        let (Some(forward), client) = (&mut exchange.fetch, exchange.client) else { return };
         if forward.wants_body() {
             let mut wakes = Wakes::new();
             forward.handle_body(bytes, &mut wakes);
             self.wake(wakes);
         }
         if client.is_none() && self.node.has_useless_fetch(key) {
-            self.abandon_fetch(key, status);
+            self.abandon_fetch(key);
         }
     }
 
     /// Ends an exchange without a client, whose response has begun.
     #[cold]
-    fn abandon_fetch(&mut self, key: ExchangeKey, status: u16) {
+    fn abandon_fetch(&mut self, key: ExchangeKey) {
         let Some(exchange) = self.exchange(key) else { return };
-        if let Some(latency) = exchange.upstream_duration {
-            // It did its part: the response is of no use, whatever follows.
-            self.report_outcome(key, UpstreamOutcome::Responded { status, latency });
-        }
+        // The upstream did its part: the response is of no use, whatever follows.
+        let outcome = exchange.outcome(Completion::Complete);
+        self.report_outcome(key, outcome);
         self.end_exchange(key, Completion::ClientGone, false);
     }
 
@@ -330,7 +330,7 @@ impl SharedState {
         self.cache.is_some()
     }
 
-    /// The request as seen by the cache; None if nothing could be stored for it, or it concerns the connection.
+    /// The request as seen by the cache; None if nothing could be stored for it.
     pub(super) fn cache_request<'a, 'f>(
         &self,
         client: Option<&Client>,
@@ -342,9 +342,6 @@ impl SharedState {
         };
         let is_trusted = client.is_some_and(|client| client.state.is_trusted);
         let is_stripped: fn(&str) -> bool = if is_trusted { |_| false } else { is_for_others };
-        if head.requests_upgrade {
-            return None;
-        }
         Some(Request {
             method: head.method,
             scheme: self.scheme_of(client, head),
@@ -357,9 +354,10 @@ impl SharedState {
         })
     }
 
-    /// Whether a configured header, or forwarding fields that are not in the key, bypass the cache.
+    /// Whether a forwarded Upgrade, a configured header, or forwarding fields that are not in the key bypass the cache.
     fn bypasses(&self, client: Option<&Client>, head: &RequestHead<'_, '_>) -> bool {
-        self.settings.cache_bypass_header.as_ref().is_some_and(|name| head.fields.first(name).is_some())
+        self.forwards_upgrade(head)
+            || self.settings.cache_bypass_header.as_ref().is_some_and(|name| head.fields.first(name).is_some())
             || client.is_some_and(|client| client.state.is_trusted && self.names_another_target(client, head))
     }
 }
@@ -373,12 +371,9 @@ fn pieces(response: &CachedResponse) -> impl Iterator<Item = Bytes> {
     one.into_iter().chain(several.iter().cloned())
 }
 
-fn write_fields(cache: &Cache, response: &CachedResponse, writer: &mut ResponseWriter<'_, '_>, date: &[u8; 29]) {
+fn write_fields(cache: &Cache, response: &CachedResponse, writer: &mut ResponseWriter<'_, '_>) {
     writer.block(&cache.client_lines(response.lines()));
-    match response.age_s() {
-        Some(age_s) => write_age(age_s, writer),
-        None => writer.date(date),
-    }
+    write_age(response.age_s(), writer);
     write_cache_status(cache, response.cache_status(), writer);
 }
 
@@ -401,6 +396,8 @@ pub(super) enum CacheLookup {
     Responded,
     /// Another exchange fetches the response.
     Wait(Box<Follower>),
+    /// The request has `only-if-cached`.
+    NotCached,
     /// Forward the request, with these conditions in place of the client's.
     Upstream { conditions: Option<FieldBlock> },
 }

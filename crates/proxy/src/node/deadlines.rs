@@ -27,7 +27,9 @@ impl Context<'_> {
             Stage::Pending { wait, .. } => match wait {
                 Wait::Resolving => exchange.began + head,
                 Wait::Following(following) => (exchange.began + head).min(following.follower.deadline()),
-                Wait::Queued { since, .. } => *since + self.shared.settings.queue.timeout,
+                Wait::Queued { since, .. } => {
+                    self.capacity_deadline(key).min(*since + self.shared.settings.queue.timeout)
+                }
                 // The driver has a timeout for this.
                 Wait::Nothing | Wait::Connecting(_) => Instant::FAR,
                 Wait::Requesting(attempt) if exchange.content.is_complete => attempt.sent + head,
@@ -66,7 +68,7 @@ impl Context<'_> {
     }
 
     pub(super) fn handle_exchange_deadline(&mut self, key: ExchangeKey) {
-        if self.leave_lost_upstream(key) {
+        if self.leave_lost_upstream(key) || self.leave_queue_with_capacity(key) {
             return;
         }
         let Some(deadline) = self.exchange_deadline(key) else { return };

@@ -5,13 +5,13 @@ use breme_base::Instant;
 use breme_cache::FetchError;
 use breme_http::Framing;
 use breme_http::media_type::TEXT;
-use breme_http1::ResponseBody;
-use breme_node::{COPIED_BYTES_MAX, Close, CloseReason};
+use breme_http1::ClientError;
+use breme_node::{Close, CloseReason};
 
 use super::context::Context;
 use super::keys::{ClientKey, ExchangeKey};
 use super::stage::{Stage, Wait};
-use super::tables::{Exchange, Route};
+use super::tables::{Exchange, Route, UpstreamResponse};
 use crate::access_log::{AccessLog, Completion, ExchangeRecord};
 use crate::failure::Failure;
 
@@ -102,6 +102,9 @@ impl Context<'_> {
     pub(super) fn fail(&mut self, key: ExchangeKey, failure: &Failure) {
         self.report_outcome(key, failure_outcome(failure));
         let Some(exchange) = self.exchange(key) else { return };
+        if let Some(log_entry) = &mut exchange.log_entry {
+            log_entry.failure = Some(failure.reason().to_string());
+        }
         let (client, response_began) = (exchange.client, exchange.stage.response_body().is_some());
         if !response_began && self.recover_from_cache(key, failure) {
             return;
@@ -136,57 +139,46 @@ impl Context<'_> {
 
     /// Sends an error response with Proxy-Status (RFC 9209).
     fn respond_with_failure(&mut self, key: ExchangeKey, failure: &Failure) {
-        let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
-        let Some(client) = exchange.client.and_then(|client| self.node.clients.get_mut(client.index())) else { return };
-        let status = failure.status();
-        exchange.status = status;
-        let settings = &self.shared.settings;
-        let name = failure.upstream(exchange.visible_upstream_name(settings));
-        let page = settings.error_pages.find(status);
-        let (media_type, content) = match page {
+        let Some(exchange) = self.node.exchanges.get(key.index()) else { return };
+        let (status, shared) = (failure.status(), self.shared);
+        let name = failure.upstream(exchange.visible_upstream_name(&shared.settings));
+        let (media_type, content) = match shared.settings.error_pages.find(status) {
             Some(page) => (page.media_type.as_str(), page.content.clone()),
             None => (TEXT, failure.text(name).into()),
         };
-        self.node.server.announce_close(self.now, client, &self.node.counts.evicted);
-        let out = self.actions.send(client.id);
-        let date = self.node.date.at(self.now).text();
-        let mut writer = client.http.respond(status, Framing::Length(content.len() as u64), date, out);
-        // None of these can be invalid: tokens, and a validated host.
-        let _ = writer.field("Content-Type", media_type.as_bytes());
-        let _ = writer.field("Cache-Control", b"no-store");
-        if status == 405 {
-            let _ = writer.field("Allow", self.shared.role.methods());
-        }
-        if let Some(seconds) = failure.retry_after() {
-            let _ = writer.field("Retry-After", seconds.to_string().as_bytes());
-        }
-        if let Some(error) = failure.error_type() {
-            let proxy = &settings.identity.pseudonym;
-            let value = match name {
-                Some(name) => format!("{proxy}; error={error}; next-hop=\"{name}\""),
-                None => format!("{proxy}; error={error}"),
-            };
-            let _ = writer.field("Proxy-Status", value.as_bytes());
-        }
-        if writer.end() == ResponseBody::Expected {
-            exchange.sent_bytes = content.len() as u64;
-            if content.len() > COPIED_BYTES_MAX {
-                self.actions.send_shared(client.id, content);
-            } else {
-                self.actions.send(client.id).extend_from_slice(&content);
+        let proxy_status = failure.proxy_status(&shared.settings.identity.pseudonym, name);
+        // The response takes the place of what the exchange waits for.
+        self.cancel_wait(key);
+        self.begin_response(key, status, Framing::Length(content.len() as u64), |writer, date| {
+            writer.date(date);
+            // None of these can be invalid: tokens, and a validated host.
+            let _ = writer.field("Content-Type", media_type.as_bytes());
+            let _ = writer.field("Cache-Control", b"no-store");
+            if status == 405 {
+                let _ = writer.field("Allow", shared.role.methods());
             }
-            client.http.content_sent();
+            if let Some(seconds) = failure.retry_after() {
+                let _ = writer.field("Retry-After", seconds.to_string().as_bytes());
+            }
+            if let Some(value) = proxy_status {
+                let _ = writer.field("Proxy-Status", value.as_bytes());
+            }
+        });
+        self.relay_pieces(key, [content]);
+        self.complete_response(key);
+        if failure.completion() == Completion::UpstreamFailed {
+            self.node.counts.count_failure(status);
         }
-        self.node.counts.count_failure(status);
-        self.node.counts.count_response(status);
     }
 }
 
 impl Exchange {
     /// What the balancer learns of an exchange without an upstream failure.
-    fn outcome(&self, completion: Completion) -> UpstreamOutcome {
-        match (completion, self.upstream_duration) {
-            (Completion::Complete, Some(latency)) => UpstreamOutcome::Responded { status: self.status, latency },
+    pub(super) fn outcome(&self, completion: Completion) -> UpstreamOutcome {
+        match (completion, self.upstream_response) {
+            (Completion::Complete, Some(UpstreamResponse { status, latency })) => {
+                UpstreamOutcome::Responded { status, latency }
+            }
             _ => UpstreamOutcome::Abandoned,
         }
     }
@@ -199,7 +191,7 @@ impl Exchange {
             sent_bytes: self.sent_bytes,
             received_bytes: self.received_bytes,
             upstream: self.upstream_name(),
-            upstream_duration: self.upstream_duration,
+            upstream_duration: self.upstream_response.map(|response| response.latency),
             retries: self.retries,
             completion,
             ..log_entry.begun()
@@ -212,6 +204,8 @@ fn failure_outcome(failure: &Failure) -> UpstreamOutcome {
         Failure::ResponseHeadTimeout | Failure::ReadTimeout | Failure::TotalTimeout | Failure::SendTimeout => {
             UpstreamOutcome::TimedOut
         }
+        // The response is as the upstream means it: it says nothing about its health.
+        Failure::InvalidResponse(ClientError::TooLarge(_)) => UpstreamOutcome::Abandoned,
         Failure::ConnectionLost | Failure::UpstreamDown | Failure::InvalidResponse(_) => {
             UpstreamOutcome::ConnectionLost
         }

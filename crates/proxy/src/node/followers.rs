@@ -72,6 +72,7 @@ impl Context<'_> {
                 self.set_fetch(key, Box::new(forward));
                 self.forward_with_cookies(key, &cookies);
             }
+            CacheDecision::NotCached => self.fail(key, &Failure::NotCached),
         }
     }
 
@@ -179,7 +180,7 @@ impl Exchange {
             retries: self.retries,
             status: self.status,
             progress: self.progress,
-            upstream_duration: self.upstream_duration,
+            upstream_response: self.upstream_response,
             received_bytes: self.received_bytes,
             sent_bytes: self.sent_bytes,
             log_entry: self.log_entry.take(),

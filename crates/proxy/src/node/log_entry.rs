@@ -42,6 +42,8 @@ pub(crate) struct LogEntry {
     pub(super) request: Arc<LoggedRequest>,
     /// The value of Cache-Status, without the proxy's name.
     pub(super) cache_status: Option<String>,
+    /// Why there is no complete response of an upstream.
+    pub(super) failure: Option<String>,
 }
 
 impl LoggedRequest {
@@ -96,12 +98,12 @@ impl LogEntry {
         began: UnixMillis,
         request: Arc<LoggedRequest>,
     ) -> Self {
-        Self { client, listener, is_secured, began, request, cache_status: None }
+        Self { client, listener, is_secured, began, request, cache_status: None, failure: None }
     }
 
     /// The record of a request that has just begun.
     pub(super) fn begun(&self) -> access_log::ExchangeRecord<'_> {
-        let Self { client, listener, is_secured, began, request, cache_status } = self;
+        let Self { client, listener, is_secured, began, request, cache_status, failure } = self;
         access_log::ExchangeRecord {
             client: *client,
             forwarded_for: request.forwarded_for,
@@ -123,6 +125,7 @@ impl LogEntry {
             retries: 0,
             cache_status: cache_status.as_deref(),
             completion: Completion::Complete,
+            failure: failure.as_deref(),
         }
     }
 }

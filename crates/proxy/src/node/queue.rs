@@ -1,9 +1,11 @@
 //! Requests that wait for capacity of an upstream.
 
 use breme_balance::NoChoice;
+use breme_base::Instant;
 
 use super::context::{Context, ShardState};
 use super::keys::ExchangeKey;
+use super::retry::LOOK_INTERVAL;
 use super::route::COOKIES_JOINED_BY;
 use super::stage::Wait;
 use crate::failure::Failure;
@@ -36,21 +38,40 @@ impl Context<'_> {
         Ok(false)
     }
 
-    /// An upstream may have capacity.
-    pub(super) fn handle_capacity(&mut self, key: ExchangeKey) {
-        let Some(exchange) = self.exchange(key) else { return };
-        let Wait::Queued { since, cookies } = exchange.stage.stop_waiting() else { return };
+    /// An upstream may have capacity. Returns whether the request has left the queue.
+    pub(super) fn handle_capacity(&mut self, key: ExchangeKey) -> bool {
+        let Some(exchange) = self.exchange(key) else { return false };
+        let Wait::Queued { since, cookies } = exchange.stage.stop_waiting() else { return false };
         let chosen = self.choose_upstream(key, &[&cookies]);
         if chosen == Err(Failure::NoUpstream(NoChoice::AllFull)) {
             if let Some(exchange) = self.exchange(key) {
                 exchange.stage.wait_for(Wait::Queued { since, cookies });
             }
-            return;
+            self.set_exchange_deadline(key);
+            return false;
         }
         self.leave_queue(key);
         if let Err(failure) = chosen.and_then(|()| self.connect_upstream(key)) {
             self.fail(key, &failure);
         }
+        true
+    }
+
+    /// When the first queued request looks for capacity: a change of the balancer (a new list or limit, a recovered
+    /// upstream) wakes nobody.
+    pub(super) fn capacity_deadline(&self, key: ExchangeKey) -> Instant {
+        if self.is_first_queued(key) { self.now + LOOK_INTERVAL } else { Instant::FAR }
+    }
+
+    /// Looks for capacity. Returns whether the request has left the queue.
+    pub(super) fn leave_queue_with_capacity(&mut self, key: ExchangeKey) -> bool {
+        self.is_first_queued(key) && self.handle_capacity(key)
+    }
+
+    fn is_first_queued(&self, key: ExchangeKey) -> bool {
+        let exchange = self.node.exchanges.get(key.index());
+        exchange.is_some_and(|exchange| exchange.stage.is_queued())
+            && self.shared.queue.first(self.now) == Some(self.node.queued_request(key))
     }
 
     /// The request has an upstream, or is over.

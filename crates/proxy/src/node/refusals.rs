@@ -1,11 +1,14 @@
 //! Requests that are malformed, too long or too slow.
 
 use breme_http::Refusal;
+use breme_http::media_type::TEXT;
+use breme_http1::ResponseBody;
 use breme_node::Close;
 
 use super::context::Context;
 use super::keys::ClientKey;
 use super::log_entry::LoggedRequest;
+use super::response_head::HeadStart;
 use crate::access_log::{Completion, ExchangeRecord};
 
 impl Context<'_> {
@@ -39,12 +42,23 @@ impl Context<'_> {
     fn write_refusal(&mut self, key: ClientKey, refusal: Refusal) -> Option<u64> {
         let date = self.node.date.at(self.now).text();
         let client = self.node.clients.get_mut(key.index())?;
-        let out = self.actions.send(client.id);
-        let sent_bytes = match self.shared.settings.error_pages.find(refusal.status) {
-            Some(page) => client.http.refuse_with(refusal, &page.media_type, &page.content, date, out),
-            None => client.http.refuse(refusal, date, out),
+        let (media_type, content) = match self.shared.settings.error_pages.find(refusal.status) {
+            Some(page) => (page.media_type.as_str(), page.content.clone()),
+            None => (TEXT, [refusal.reason.message(), "\n"].concat().into()),
         };
-        sent_bytes.inspect(|_| self.node.counts.count_response(refusal.status))
+        let (start, out) = (HeadStart::Refusal(refusal.status, content.len() as u64), self.actions.send(client.id));
+        let mut writer = self.shared.begin_head(&mut client.http, start, out)?;
+        writer.date(date);
+        // An invalid media type is left out.
+        let _ = writer.field("Content-Type", media_type.as_bytes());
+        self.node.counts.count_response(refusal.status);
+        if writer.end() == ResponseBody::Omitted {
+            return Some(0);
+        }
+        out.extend_from_slice(&content);
+        client.http.content_sent();
+        self.node.counts.bytes_downstream.add_many(content.len() as u64);
+        Some(content.len() as u64)
     }
 
     /// Logs a rejected request. `input` is the part received.

@@ -91,6 +91,7 @@ impl Context<'_> {
         };
         let conditions = match lookup {
             CacheLookup::Responded => return Ok(()),
+            CacheLookup::NotCached => return Err(Failure::NotCached),
             CacheLookup::Wait(follower) => {
                 self.write_request(key, client, head, hops_left, None)?;
                 let cookies = self.shared.role.cookies_to_keep(head.fields);
@@ -194,11 +195,10 @@ impl Context<'_> {
         let Some(client) = self.node.clients.get(client_key.index()) else { return Ok(()) };
         let accepts_trailers =
             self.node.exchanges.get(key.index()).is_some_and(|exchange| exchange.request_info.accepts_trailers);
-        // The cache key contains the normalised authority, so the upstream must see the same.
         let scheme = self.shared.scheme_of(Some(client), head);
-        let normalised =
-            head.authority.filter(|_| self.shared.has_cache()).map(|authority| normalise_authority(scheme, authority));
-        let requested_authority = normalised.as_deref().or(head.authority);
+        let normalised = head.authority.map(|authority| normalise_authority(scheme, authority));
+        // The cache key contains the normalised authority, so the upstream must see the same.
+        let requested_authority = if self.shared.has_cache() { normalised.as_deref() } else { head.authority };
         let authority = match &self.shared.role {
             Role::Reverse { host: HostRule::Fixed(host), .. } => Some(host.as_str()),
             Role::Reverse { host: HostRule::Upstream, .. } => None,
@@ -208,7 +208,7 @@ impl Context<'_> {
         // trusted proxy names, however this proxy was reached.
         let is_secured = scheme == Scheme::Https;
         let client = ClientInfo { address: &client.state.address, is_secured, is_trusted: client.state.is_trusted };
-        let with_upgrade = self.shared.settings.upgrades && head.requests_upgrade && !offers_http2(head.fields);
+        let with_upgrade = self.shared.forwards_upgrade(head);
         let own_cookie = self.shared.role.own_cookie(head.fields);
         let options = ForwardOptions {
             authority,
@@ -221,7 +221,7 @@ impl Context<'_> {
             own_cookie: own_cookie.as_ref(),
         };
         let written = upstream_request::write(self.shared, head, &options, &mut buffer);
-        let key_hash = self.shared.key_hash(head);
+        let key_hash = self.shared.key_hash(normalised.as_deref(), head.target);
         let needs_host = authority.is_none();
         if let Some(request) = self.exchange(key).and_then(|exchange| exchange.stage.request()) {
             *request =
@@ -238,7 +238,9 @@ impl Context<'_> {
             Some(Exchange { stage: Stage::Pending { wait: Wait::Resolving, .. }, .. }) => {
                 self.handle_resolved(key, message);
             }
-            Some(Exchange { stage: Stage::Pending { wait: Wait::Queued { .. }, .. }, .. }) => self.handle_capacity(key),
+            Some(exchange) if exchange.stage.is_queued() => {
+                self.handle_capacity(key);
+            }
             Some(_) => self.follow(key),
             None => {}
         }
@@ -254,13 +256,18 @@ impl Role {
 }
 
 impl SharedState {
-    /// A hash of the target, equal in all shards and in all proxies with the same seed.
-    fn key_hash(&self, head: &RequestHead<'_, '_>) -> u64 {
-        let (path, query) = match head.target {
+    /// Whether Upgrade is forwarded. Requests after an upgrade to HTTP/2 could not be parsed.
+    pub(super) fn forwards_upgrade(&self, head: &RequestHead<'_, '_>) -> bool {
+        head.requests_upgrade && self.settings.upgrades && !offers_http2(head.fields)
+    }
+
+    /// A hash of the URL, equal in all shards and in all proxies with the same seed. `authority` is the normalised one.
+    fn key_hash(&self, authority: Option<&str>, target: Target<'_>) -> u64 {
+        let (path, query) = match target {
             Target::Origin { path, query } | Target::Absolute { path, query, .. } => (path, query),
             Target::Authority(_) | Target::Asterisk => ("", None),
         };
-        FixedState::with_seed(self.settings.seed).hash_one((head.authority, path, query))
+        FixedState::with_seed(self.settings.seed).hash_one((authority, path, query))
     }
 }
 
@@ -301,7 +308,6 @@ fn hops_left(head: &RequestHead<'_, '_>) -> Hops {
     }
 }
 
-/// The proxy could not parse requests after an upgrade to HTTP/2.
 fn offers_http2(fields: Fields<'_, '_>) -> bool {
     fields.list("Upgrade").any(|protocol| protocol.get(..2).is_some_and(|front| front.eq_ignore_ascii_case(b"h2")))
 }

@@ -1,6 +1,6 @@
 //! Relays upstream responses: interim responses, head, body, trailers, end.
 
-use breme_http::{Field, Fields, Framing, ResponseHead, is_targeted_cache_control};
+use breme_http::{Field, Fields, Framing, ResponseHead, Version, is_targeted_cache_control};
 use breme_http1::{ClientError, ClientProgress, FieldStorage, ResponseBody, ResponseWriter};
 use breme_node::{COPIED_BYTES_MAX, Close, CloseReason, Received};
 use bytes::Bytes;
@@ -8,8 +8,10 @@ use bytes::Bytes;
 use super::cache::HeadOutcome;
 use super::context::Context;
 use super::keys::{ExchangeKey, UpstreamKey};
+use super::response_head::HeadStart;
 use super::reuse::Reuse;
 use super::stage::BodyMode;
+use super::tables::UpstreamResponse;
 use crate::access_log::Completion;
 use crate::failure::Failure;
 
@@ -122,9 +124,11 @@ impl Context<'_> {
         }
         let Some(client) = self.node.client_of(key) else { return };
         let Some(client) = self.node.clients.get_mut(client.index()) else { return };
-        if let Some(mut writer) = client.http.interim(status, self.actions.send(client.id)) {
-            writer.relay(fields, |_| true);
-            writer.end();
+        let out = self.actions.send(client.id);
+        if let Some(mut writer) = self.shared.begin_head(&mut client.http, HeadStart::Interim(status), out) {
+            // HTTP/1.0 has no interim responses.
+            self.shared.forward_fields(&mut writer, Version::Http11, fields, |_| true);
+            let _ = writer.end();
         }
     }
 
@@ -136,12 +140,12 @@ impl Context<'_> {
         }
         let Some(exchange) = self.exchange(key) else { return };
         let Some(attempt) = exchange.stage.attempt() else { return };
-        let duration = now.since(attempt.sent);
+        let latency = now.since(attempt.sent);
         if exchange.content.awaits_continue || !exchange.content.is_complete {
             exchange.reuse = Reuse::Never;
         }
-        exchange.upstream_duration = Some(duration);
-        self.node.counts.count_upstream_time(duration);
+        exchange.upstream_response = Some(UpstreamResponse { status: head.status, latency });
+        self.node.counts.count_upstream_time(latency);
         if self.receive_cached_head(key, head) == HeadOutcome::Discard {
             return;
         }
@@ -157,15 +161,12 @@ impl Context<'_> {
         let client = self.node.client_of(key).and_then(|client| self.client(client)).map(|client| client.id);
         let start = client.map_or(0, |id| self.actions.send(id).len());
         self.begin_response(key, head.status, framing(head), |writer, date| {
-            writer.relay(head.fields, |name| {
+            shared.forward_fields(writer, head.version, head.fields, |name| {
                 let is_kept = set_affinity.is_none() || !is_for_other_caches(name);
                 is_kept && !shared.cache.as_ref().is_some_and(|cache| cache.is_hidden_field(name))
             });
             if may_have_trailers {
                 writer.announce_trailers(head.fields);
-            }
-            if shared.settings.identity.via {
-                writer.via(head.version, &shared.settings.identity.pseudonym);
             }
             if !has_date {
                 // RFC 9110, 6.6.1: a recipient with a clock adds it.
@@ -210,7 +211,8 @@ impl Context<'_> {
         self.node.buffers.keep(exchange.stage.begin_response());
         let Some(client) = exchange.client.and_then(|client| self.node.clients.get_mut(client.index())) else { return };
         self.node.server.announce_close(self.now, client, &self.node.counts.evicted);
-        let mut writer = client.http.relay(status, framing, self.actions.send(client.id));
+        let (start, out) = (HeadStart::Final(status, framing), self.actions.send(client.id));
+        let Some(mut writer) = self.shared.begin_head(&mut client.http, start, out) else { return };
         fields(&mut writer, self.node.date.at(self.now).text());
         exchange.stage.expect_body(match (writer.end(), framing) {
             (ResponseBody::Omitted, _) => BodyMode::None,
@@ -278,21 +280,26 @@ impl Context<'_> {
     }
 
     pub(super) fn finish(&mut self, key: ExchangeKey, is_upstream_clean: bool) {
-        let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
-        let client_key = exchange.client;
-        if let Some(client) = client_key.and_then(|client| self.node.clients.get_mut(client.index())) {
-            match exchange.stage.response_body() {
-                Some(BodyMode::Raw) => client.http.content_sent(),
-                Some(BodyMode::Chunks) => client.http.end_chunks(self.actions.send(client.id)),
-                Some(BodyMode::None) | None => {}
-            }
-            self.node.counts.count_response(exchange.status);
-        }
+        self.complete_response(key);
+        let Some(exchange) = self.exchange(key) else { return };
+        let client = exchange.client;
         let is_clean = is_upstream_clean && exchange.content.is_complete;
         self.end_exchange(key, Completion::Complete, is_clean);
-        if let Some(client) = client_key {
+        if let Some(client) = client {
             self.continue_client(client);
         }
+    }
+
+    /// Ends the client's response, if there is a client; the exchange goes on.
+    pub(super) fn complete_response(&mut self, key: ExchangeKey) {
+        let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
+        let Some(client) = exchange.client.and_then(|client| self.node.clients.get_mut(client.index())) else { return };
+        match exchange.stage.response_body() {
+            Some(BodyMode::Raw) => client.http.content_sent(),
+            Some(BodyMode::Chunks) => client.http.end_chunks(self.actions.send(client.id)),
+            Some(BodyMode::None) | None => {}
+        }
+        self.node.counts.count_response(exchange.status);
     }
 
     pub(super) fn handle_upstream_queue(&mut self, key: UpstreamKey, is_long: bool) {

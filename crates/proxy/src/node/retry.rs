@@ -28,8 +28,9 @@ use crate::shared_state::{Role, SharedState};
 pub(super) const ADDRESSES_TRIED_MAX: usize = 4;
 /// Upstreams tried for one request, if connecting fails.
 const UPSTREAMS_TRIED_MAX: usize = 3;
-/// How often a waiting request looks whether its upstream failed its health checks.
-const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// How often a waiting request looks whether its upstream failed its health checks, and a queued one whether there is
+/// capacity.
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// RFC 9110, 9.2.2.
 pub(super) fn is_idempotent(method: Method<'_>) -> bool {

@@ -153,6 +153,10 @@ impl Stage {
         matches!(self, Self::Tunnel { .. })
     }
 
+    pub(super) fn is_queued(&self) -> bool {
+        matches!(self, Self::Pending { wait: Wait::Queued { .. }, .. })
+    }
+
     pub(super) fn is_connecting(&self) -> bool {
         matches!(self, Self::Pending { wait: Wait::Connecting(_), .. })
     }

@@ -92,7 +92,8 @@ pub(crate) struct Exchange {
     pub(crate) began: Instant,
     /// Of the last byte in either direction.
     pub(crate) progress: Instant,
-    pub(crate) upstream_duration: Option<Duration>,
+    /// The last response of an upstream. The client may get another one.
+    pub(crate) upstream_response: Option<UpstreamResponse>,
     pub(crate) received_bytes: u64,
     pub(crate) sent_bytes: u64,
     /// The cache's part in it, from the lookup to the end of the response or a failure.
@@ -102,6 +103,14 @@ pub(crate) struct Exchange {
     /// The source of the response.
     pub(crate) source: RequestOutcome,
     pub(crate) log_entry: Option<Box<LogEntry>>,
+}
+
+/// The head of an upstream's response.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UpstreamResponse {
+    pub(crate) status: u16,
+    /// From sending the request to the head.
+    pub(crate) latency: Duration,
 }
 
 /// How the content of a request is relayed, and how far.
@@ -221,7 +230,7 @@ impl Exchange {
             status: 0,
             began: now,
             progress: now,
-            upstream_duration: None,
+            upstream_response: None,
             received_bytes: 0,
             sent_bytes: 0,
             fetch: None,

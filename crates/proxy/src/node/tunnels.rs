@@ -1,11 +1,13 @@
 //! Tunnels: opaque bytes in both directions until both sides have closed (RFC 9110, 9.3.6 and 7.8).
 
-use breme_http::Fields;
+use breme_http::{Fields, Version};
 use breme_node::{Close, Received};
 
 use super::context::Context;
 use super::keys::{ClientKey, ExchangeKey};
+use super::response_head::HeadStart;
 use super::stage::Stage;
+use super::tables::UpstreamResponse;
 use crate::access_log::Completion;
 
 impl Context<'_> {
@@ -13,7 +15,9 @@ impl Context<'_> {
     pub(super) fn open_tunnel(&mut self, key: ExchangeKey) {
         let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
         let Some(client) = exchange.client.and_then(|client| self.node.clients.get_mut(client.index())) else { return };
-        client.http.begin_tunnel(200, self.actions.send(client.id)).end();
+        let out = self.actions.send(client.id);
+        let Some(writer) = self.shared.begin_head(&mut client.http, HeadStart::Tunnel(200), out) else { return };
+        let _ = writer.end();
         exchange.status = 200;
         self.begin_tunnel(key);
     }
@@ -22,15 +26,18 @@ impl Context<'_> {
     pub(super) fn switch(&mut self, key: ExchangeKey, fields: Fields<'_, '_>) {
         let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
         let Some(client) = exchange.client.and_then(|client| self.node.clients.get_mut(client.index())) else { return };
-        let mut writer = client.http.begin_tunnel(101, self.actions.send(client.id));
+        let out = self.actions.send(client.id);
+        let Some(mut writer) = self.shared.begin_head(&mut client.http, HeadStart::Tunnel(101), out) else { return };
         for protocols in fields.all("Upgrade") {
             // It was validated on receipt.
             let _ = writer.field("Upgrade", protocols);
         }
-        writer.relay(fields, |_| true);
-        writer.end();
+        // HTTP/1.0 has no upgrades.
+        self.shared.forward_fields(&mut writer, Version::Http11, fields, |_| true);
+        let _ = writer.end();
         exchange.status = 101;
-        exchange.upstream_duration = exchange.stage.attempt().map(|attempt| self.now.since(attempt.sent));
+        let latency = exchange.stage.attempt().map(|attempt| self.now.since(attempt.sent));
+        exchange.upstream_response = latency.map(|latency| UpstreamResponse { status: 101, latency });
         self.begin_tunnel(key);
     }
 

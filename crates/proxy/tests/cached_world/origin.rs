@@ -85,6 +85,7 @@ impl Origin {
         }
     }
 
+    #[expect(clippy::disallowed_methods, reason = "it is an origin, not the proxy")]
     fn answer(&mut self, id: ConnectionId, actions: &mut Actions) {
         let Some(line) = self.lines.get_mut(&id) else { return };
         let Some(Answer { status, lines, content, .. }) = line.answer.take() else { return };
