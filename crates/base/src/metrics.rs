@@ -1,25 +1,5 @@
 //! Tables of metrics: the name, the help text and the source of each value, once.
 
-/// Upper bounds of the buckets of a histogram of times, in nanoseconds; the last bucket is unbounded.
-pub const TIME_BOUNDS_NS: [u64; 16] = [
-    100_000,
-    250_000,
-    500_000,
-    1_000_000,
-    2_500_000,
-    5_000_000,
-    10_000_000,
-    25_000_000,
-    50_000_000,
-    100_000_000,
-    250_000_000,
-    500_000_000,
-    1_000_000_000,
-    2_500_000_000,
-    5_000_000_000,
-    10_000_000_000,
-];
-
 /// A value of a label, and what to read for it.
 pub type LabelledValue<T> = (&'static str, fn(&T) -> u64);
 

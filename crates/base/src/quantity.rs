@@ -117,6 +117,40 @@ pub fn three_digits(value: f64) -> String {
     }
 }
 
+/// A size and its name.
+pub type NamedUnit = (f64, &'static str);
+
+/// Units of times, in seconds.
+pub const TIME_UNITS: [NamedUnit; 4] = [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")];
+pub const BYTE_UNITS: [NamedUnit; 5] = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")];
+
+/// A value in the unit that fits it, and the name of the unit; the largest is the first of `units`. What rounds to a
+/// thousand of one unit is one of the next: 1.00 ms, not 1000 µs. Zero has the unit of size 1.
+#[must_use]
+pub fn in_unit(value: f64, units: &[NamedUnit]) -> (f64, &'static str) {
+    let fits = |(size, _): &&NamedUnit| (value.abs() / size).round() < 1e3 && (value != 0.0 || *size == 1.0);
+    units.iter().rev().find(fits).or(units.first()).map_or((value, ""), |(size, name)| (value / size, *name))
+}
+
+/// A time in a suitable unit: `12.3 µs`, `1.23 s`, `2 min 5 s`.
+#[must_use]
+pub fn time_text(seconds: f64) -> String {
+    match in_unit(seconds, &TIME_UNITS) {
+        (0.0, _) => String::from("0 s"),
+        (value, "s") if value >= 120.0 => long_duration(value.round() as u64),
+        (value, unit) => format!("{} {unit}", three_digits(value)),
+    }
+}
+
+/// A number of bytes in a suitable unit: `12 B`, `1.50 kB`.
+#[must_use]
+pub fn bytes_text(bytes: f64) -> String {
+    match in_unit(bytes, &BYTE_UNITS) {
+        (value, "B") if value.fract() == 0.0 => format!("{value} B"),
+        (value, unit) => format!("{} {unit}", three_digits(value)),
+    }
+}
+
 /// A duration of minutes or hours: `2 min 5 s`, `2 h 1 min`.
 #[must_use]
 pub fn long_duration(seconds: u64) -> String {
@@ -189,6 +223,21 @@ mod tests {
         for (value, expected) in cases.into_iter().chain([(-12.34, "-12.3"), (1_234.4, "1234")]) {
             assert_eq!(three_digits(value), expected, "{value}");
         }
+    }
+
+    #[test]
+    fn a_value_is_rounded_before_it_has_a_unit() {
+        let check = |texts: [String; 2], expected: [&str; 2]| assert_eq!(texts, expected);
+        for (index, times) in [["999 ns", "1.00 µs"], ["999 µs", "1.00 ms"], ["999 ms", "1.00 s"]].iter().enumerate()
+        {
+            let least = 1e-9 * 1e3_f64.powi(index as i32);
+            check([999.4, 999.6].map(|count| time_text(count * least)), *times);
+        }
+        check([999_490.0, 999_990.0].map(bytes_text), ["999 kB", "1.00 MB"]);
+        check([999_500.0, 12.0].map(bytes_text), ["1.00 MB", "12 B"]);
+        check([0.000_999_5, 119.9].map(time_text), ["1.00 ms", "120 s"]);
+        check([0.0, 125.4].map(time_text), ["0 s", "2 min 5 s"]);
+        check([1.5e12, 0.5].map(bytes_text), ["1.50 TB", "0.50 B"]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub enum InvalidUrl {
     Scheme(String),
     #[error("the host is missing")]
     NoHost,
-    #[error("the host must be in visible ASCII characters, unlike {0:?}")]
+    #[error("the host {0:?} contains a space or a character outside ASCII")]
     Host(String),
     #[error("the IPv6 address has no closing ']'")]
     Unclosed,

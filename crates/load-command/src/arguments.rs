@@ -5,19 +5,17 @@ mod credentials;
 mod export;
 mod form;
 mod input;
+mod settings;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use breme_base::ThinkTime;
 use breme_command::driver::DriverChoice;
-use breme_command::failure::Failure;
-use breme_command::server::random_bits;
 use breme_command::units;
 use breme_http::Version;
 use breme_load_plan::{
-    Arrivals, CONNECTIONS_DEFAULT, DURATION_DEFAULT, Expectations, HTTP_VERSIONS, Needle, OpenLoop, Pace, PaceStage,
-    Plan, PlanError, Scenarios, Settings, Spread, StatusSet, THREAD_COUNT_MAX, TLS_VERSIONS, Target, Variables,
+    Arrivals, CONNECTIONS_DEFAULT, HTTP_VERSIONS, PaceStage, Plan, Spread, StatusSet, TLS_VERSIONS,
     WAITING_MAX_DEFAULT, parse_rate, parse_sha256,
 };
 use connection::ConnectionFlags;
@@ -25,18 +23,14 @@ pub use connection::Peers;
 use credentials::CredentialFlags;
 use export::ExportFlags;
 use form::FormField;
-use input::{read_content, read_path};
 
 use super::fail_if::FailIf;
 use super::output::ResultFormat;
-use super::stdin;
 
 /// Default time for which a thread of an open loop spins before a request is due …
 const SPIN_MAX: Duration = Duration::from_micros(50);
 /// … and the share of its time that this may cost.
 const SPIN_SHARE_MAX: f64 = 0.05;
-/// Headers whose values are credentials.
-const SECRET_HEADERS: [&str; 3] = ["Authorization", "Proxy-Authorization", "Cookie"];
 
 /// Generate load on a URL and report throughput, response times and errors
 #[derive(Debug, clap::Args)]
@@ -190,7 +184,7 @@ pub struct LoadArgs {
     )]
     waiting_max: u64,
 
-    /// Do not send a request that is later than this; it counts as an error (shed) [default: none]
+    /// Shed a request that is overdue by more than this: it is not sent, and counts as an error [default: none]
     #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = "Open loop")]
     deadline: Option<Duration>,
 
@@ -391,196 +385,18 @@ Placeholders in PATH, header values and bodies ({{ and }} for braces):
   {NAME}           value of --var, or of a scenario's variable ({NAME:url}, {NAME:json} encode it)
   {session}        number of the session, with --scenario
 
-A response time runs from the moment a user wants a request to the last byte of its response,
-including the time to connect.
+A response time runs from the instant at which a request is due (closed loop: its user is ready to
+send it) to the last byte of its response, including the time to connect.
 
 Exit status:
-  0         success
+  0         the load ran, and no check failed; the result may be INVALID
   1         no response, or the run could not start
   2         wrong usage
   3         a response failed an --expect- check, every response failed, or a --fail-if holds
-  4         a --fail-if has no verdict: no data, or the result is INVALID
+  4         a --fail-if could not be decided: no data, or times or rates of an INVALID result
   130, 143  interrupted, with a partial result";
 
 impl LoadArgs {
-    /// Reads the files named by the flags.
-    pub(super) fn settings(&self) -> Result<Settings, Failure> {
-        self.check_stdin()?;
-        let variables = self.variables()?;
-        let settings = self.settings_without_files()?;
-        let mut fields = settings.fields.clone();
-        let content = self.read_content(&variables, &mut fields)?;
-        Ok(Settings {
-            targets: self.read_targets()?,
-            content,
-            fields,
-            scenarios: self.read_scenarios(&variables)?,
-            variables,
-            ..settings
-        })
-    }
-
-    /// The body, and fields that depend on it or on credentials.
-    fn read_content(
-        &self,
-        variables: &Variables,
-        fields: &mut Vec<(String, Vec<u8>)>,
-    ) -> Result<Option<Vec<u8>>, Failure> {
-        if let Some(value) = self.credentials.authorization()? {
-            add_field(fields, "Authorization", value, "--user and --bearer")?;
-        }
-        if !self.form.is_empty() {
-            let (content, content_type) = form::encode(&self.form, variables).map_err(Failure::usage)?;
-            add_field(fields, "Content-Type", content_type, "--form")?;
-            return Ok(Some(content));
-        }
-        match &self.body_file {
-            Some(path) => {
-                let file = read_path(path);
-                file.map(Some).map_err(|problem| Failure::usage(format!("-D {}: {problem}", path.display())))
-            }
-            None => self.body.as_deref().map(read_content).transpose(),
-        }
-    }
-
-    /// Checks everything that does not depend on files.
-    pub fn check_without_files(&self) -> Result<(), Failure> {
-        self.credentials.check_places()?;
-        let settings = self.settings_without_files()?;
-        // The meaning of a think time depends on the scenario file.
-        let think = settings.think.filter(|_| self.scenario.is_none());
-        Settings { think, ..settings }.check().map_err(Failure::usage)
-    }
-
-    /// Does not parse texts either: in an experiment they have placeholders that are filled in later.
-    fn settings_without_files(&self) -> Result<Settings, Failure> {
-        let open_loop = self.open_loop()?;
-        let stages = self.stages.iter().fold(Duration::ZERO, |sum, stage| sum.saturating_add(stage.duration));
-        let default = if stages.is_zero() { DURATION_DEFAULT } else { stages };
-        let has_other_end = self.requests.is_some() || self.until_stopped;
-        let duration = self.duration.or((!has_other_end).then_some(default));
-        if let Some(threads) = self.threads.filter(|threads| !(1..=THREAD_COUNT_MAX).contains(threads)) {
-            return Err(Failure::usage(format!("--threads {threads}: must be from 1 to {THREAD_COUNT_MAX}")));
-        }
-        self.check_spin(self.think.is_some() || self.scenario.is_some())?;
-        Ok(Settings {
-            targets: Vec::new(),
-            proxy: self.connection.proxy.clone(),
-            connections: self.connections,
-            requests: self.requests,
-            duration,
-            until_stopped: self.until_stopped,
-            pipeline_depth: self.pipeline,
-            method: self.method.clone(),
-            fields: self.fields()?,
-            content: None,
-            version: if self.http == Version::Http10.name() { Version::Http10 } else { Version::Http11 },
-            keep_alive: !self.no_keepalive,
-            // Users with a think time of zero do not think.
-            think: self.think.filter(|think| !think.is_zero()),
-            ramp: self.ramp,
-            timeout: self.timeout,
-            cookies: self.cookies || self.scenario.is_some(),
-            redirects_max: if self.follow_redirects { self.redirects_max } else { 0 },
-            spread: Spread::from_name(&self.spread).unwrap_or_default(),
-            expectations: Expectations {
-                status: self.expect_status.clone(),
-                content_bytes: self.expect_bytes,
-                content_sha256: self.expect_body_sha256,
-                contains: self.expect_contains.as_ref().map(|text| Needle::new(text.as_bytes())),
-            },
-            open_loop,
-            scenarios: None,
-            variables: Variables::default(),
-            interval: self.interval,
-            gaps_after: self.gaps_after,
-            seed: self.seed,
-            cache_status: self.cache_status || self.origin_counter.is_some(),
-            run_number: random_bits()? as u64,
-        })
-    }
-
-    fn fields(&self) -> Result<Vec<(String, Vec<u8>)>, Failure> {
-        let mut fields: Vec<_> =
-            self.headers.iter().map(|(name, value)| (name.clone(), value.clone().into_bytes())).collect();
-        let others = [("Accept", &self.accept, "-A"), ("Content-Type", &self.content_type, "-T")];
-        for (name, value, flag) in others {
-            if let Some(value) = value {
-                add_field(&mut fields, name, value.clone(), flag)?;
-            }
-        }
-        Ok(fields)
-    }
-
-    fn open_loop(&self) -> Result<Option<OpenLoop>, Failure> {
-        let rate = self.rate_of_all()?;
-        if rate.is_none() && self.stages.is_empty() {
-            let named = [
-                ("--arrivals", self.arrivals != Arrivals::Even.name()),
-                ("--in-flight-max", self.in_flight_max.is_some()),
-                ("--waiting-max", self.waiting_max != WAITING_MAX_DEFAULT),
-                ("--deadline", self.deadline.is_some()),
-            ];
-            return match named.iter().find(|(_, is_named)| *is_named) {
-                Some((flag, _)) => Err(Failure::usage(format!("{flag} needs an open loop; set its rate with -R"))),
-                None => Ok(None),
-            };
-        }
-        let arrivals = Arrivals::from_name(&self.arrivals).unwrap_or_default();
-        Ok(Some(OpenLoop {
-            pace: Pace { rate: rate.unwrap_or(0.0), stages: self.stages.clone(), arrivals },
-            in_flight_max: self.in_flight_max,
-            waiting_max: self.waiting_max,
-            deadline: self.deadline,
-        }))
-    }
-
-    /// The configured rate, or the one that follows from the number of requests and their time.
-    fn rate_of_all(&self) -> Result<Option<f64>, Failure> {
-        let (Some(requests), Some(over)) = (self.requests, self.over) else { return Ok(self.rate) };
-        if over.is_zero() {
-            return Err(Failure::usage("--over 0s: must be above 0; omit it to send without a schedule"));
-        }
-        Ok(Some(requests as f64 / over.as_secs_f64()))
-    }
-
-    /// The flags that read standard input to its end.
-    fn input_flags(&self) -> impl Iterator<Item = &'static str> {
-        let is_stdin = |path: &Option<PathBuf>| path.as_deref() == Some(Path::new("-"));
-        let named = [
-            ("--targets -", is_stdin(&self.targets)),
-            ("--scenario -", is_stdin(&self.scenario)),
-            ("--body @-", self.body.as_deref() == Some("@-")),
-            ("-D -", is_stdin(&self.body_file)),
-        ];
-        named.into_iter().filter(|(_, is_named)| *is_named).map(|(flag, _)| flag)
-    }
-
-    /// Standard input has one reader: the second would get nothing.
-    fn check_stdin(&self) -> Result<(), Failure> {
-        let mut readers = self.start_on_line.then_some("--start-on-line").into_iter().chain(self.input_flags());
-        match (readers.next(), readers.next()) {
-            (Some(first), Some(second)) => {
-                Err(Failure::usage(format!("{first} and {second} both read standard input; give {second} a file")))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Whether the end of standard input ends the run.
-    pub(super) fn watches_stdin(&self) -> bool {
-        self.until_stopped && self.input_flags().next().is_none() && stdin::is_held()
-    }
-
-    /// Without timed sends, spinning has no effect.
-    fn check_spin(&self, thinks: bool) -> Result<(), Failure> {
-        if self.spin.is_some() && !thinks && self.rate.is_none() && self.over.is_none() && self.stages.is_empty() {
-            let problem = "--spin has no effect here: it needs scheduled sends (-R, --stages) or think times (--think, --scenario)";
-            return Err(Failure::usage(problem));
-        }
-        Ok(())
-    }
-
     /// How long before a deadline the threads spin: compensates for the time that waking takes, where the cost is low.
     pub(super) fn spin(&self, plan: &Plan) -> Duration {
         let distance = self.thread_count(plan) as f64 / plan.timer_rate().max(f64::MIN_POSITIVE);
@@ -588,107 +404,12 @@ impl LoadArgs {
         self.spin.unwrap_or_else(|| affordable.min(SPIN_MAX))
     }
 
-    fn read_targets(&self) -> Result<Vec<Target>, Failure> {
-        match (self.urls.as_slice(), &self.targets) {
-            ([number, ..], _) if self.quiet && number.parse::<f64>().is_ok() => {
-                Err(Failure::usage(format!("-q hides the progress, and has no value; to set the rate: -R {number}")))
-            }
-            ([_, _, ..], _) if self.scenario.is_none() => Err(Failure::usage(
-                "several URLs are the hosts of a --scenario; to request several URLs in turn, write them to a file for --targets",
-            )),
-            ([_, ..], _) => Ok(self.urls.iter().map(|url| Target::url(url)).collect()),
-            ([], Some(path)) => {
-                let name = path.display();
-                let file = read_path(path).map_err(|problem| Failure::usage(format!("--targets {name}: {problem}")))?;
-                Target::parse_file(&file).map_err(|error| Failure::usage(format!("--targets {name}: {error}")))
-            }
-            ([], None) if self.scenario.is_some() => Ok(Vec::new()),
-            ([], None) => Err(Failure::usage("no target; give a URL")),
-        }
-    }
-
-    /// Overwrites credentials in the arguments of this process, which other users can list.
-    pub(super) fn conceal_credentials(&self) {
-        self.credentials.conceal();
-        let is_secret = |name: &str| SECRET_HEADERS.iter().any(|secret| name.eq_ignore_ascii_case(secret));
-        for (_, value) in self.headers.iter().filter(|(name, _)| is_secret(name)) {
-            breme_sys::conceal_argument(value);
-        }
-    }
-
     pub(super) const fn has_scenario(&self) -> bool {
         self.scenario.is_some()
-    }
-
-    fn variables(&self) -> Result<Variables, Failure> {
-        let pairs = self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        Variables::new(pairs).map_err(|problem| Failure::usage(format!("--var: {problem}")))
-    }
-
-    fn read_scenarios(&self, variables: &Variables) -> Result<Option<Scenarios>, Failure> {
-        let Some(path) = &self.scenario else { return Ok(None) };
-        let name = path.display();
-        let file = read_path(path).map_err(|problem| Failure::usage(format!("--scenario {name}: {problem}")))?;
-        let text = String::from_utf8(file).map_err(|error| {
-            Failure::usage(format!("--scenario {name}: not valid UTF-8 at byte {}", error.utf8_error().valid_up_to()))
-        })?;
-        Scenarios::parse(&text, self.think, variables)
-            .map(Some)
-            .map_err(|errors| Failure::usage(format!("--scenario {name} cannot be used:\n\n{errors}")))
-    }
-
-    /// The message of an error, with the file that it concerns.
-    pub(super) fn locate(&self, error: &PlanError) -> String {
-        match (error, &self.targets) {
-            (PlanError::Target(error), Some(path)) => format!("--targets {}: {error}", path.display()),
-            (PlanError::Scenario(error), _) => {
-                let path = self.scenario.as_deref().unwrap_or(Path::new("-"));
-                format!("--scenario {} cannot be used:\n\n{error}", path.display())
-            }
-            _ => error.to_string(),
-        }
     }
 
     pub(super) fn thread_count(&self, plan: &Plan) -> usize {
         let connections = plan.settings().connections;
         self.threads.unwrap_or_else(breme_sys::parallelism).clamp(1, connections)
-    }
-}
-
-/// Adds the field of a `flag`.
-fn add_field(fields: &mut Vec<(String, Vec<u8>)>, name: &str, value: String, flag: &str) -> Result<(), Failure> {
-    if fields.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)) {
-        return Err(Failure::usage(format!("the header {name} is set twice; remove {flag}, or the other {name}")));
-    }
-    fields.push((name.to_owned(), value.into_bytes()));
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-
-    const URL: &str = "http://host.example/";
-
-    #[derive(Debug, Parser)]
-    struct LoadCommand {
-        #[command(flatten)]
-        args: LoadArgs,
-    }
-
-    /// As text, since needles and templates cannot be compared.
-    fn settings(flags: &[&str]) -> String {
-        let line = LoadCommand::try_parse_from(["load", URL].iter().chain(flags)).unwrap();
-        format!("{:?}", Settings { run_number: 1, ..line.args.settings().unwrap() })
-    }
-
-    #[test]
-    fn the_defaults_of_the_flags_are_those_of_the_settings() {
-        let expected = Settings::new(URL);
-        assert_eq!(settings(&[]), format!("{expected:?}"));
-        let open = Settings { open_loop: Some(OpenLoop::constant(5.0)), ..expected };
-        assert_eq!(settings(&["--rate=5"]), format!("{open:?}"));
     }
 }

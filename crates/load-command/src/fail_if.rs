@@ -165,6 +165,9 @@ mod tests {
         assert!(problem.starts_with("column "), "{problem}");
         assert!(FailIf::parse("p99(user) > 50ms").unwrap_err().contains("user"));
         assert!(FailIf::parse("cpu > 1ms").unwrap_err().contains("of an experiment"));
+        let known = FailIf::parse("foo > 1").unwrap_err();
+        assert!(known.contains("generator.cpu_share") && !known.contains("generator.memory"), "{known}");
+        assert!(known.contains("step.NAME.p99") && !known.contains("counter.NAME"), "{known}");
         assert!(FailIf::parse("generator.memory > 1MB").unwrap_err().contains("`breme run`"));
     }
 }

@@ -10,7 +10,7 @@
 //! | `live`, `export` | the metrics of a running load, and where they go |
 //! | `origin_counter`, `fail_if` | requests by the origin's count; conditions on the result |
 //! | `output`, `page` | the result: on standard output, in files, as a page |
-//! | `measurement` | a load without output, for other commands |
+//! | `measurement`, `timed_call` | a load without output, for other commands; blocking calls with a time limit |
 //!
 //! It does what `breme-load` cannot: name resolution, file input and output, signals, the terminal, descriptors, and
 //! measurement of the generator's own CPU time.
@@ -33,6 +33,8 @@ mod origin_counter;
 mod output;
 mod page;
 mod stdin;
+#[cfg(target_os = "linux")]
+mod timed_call;
 mod tls;
 mod view;
 
@@ -45,7 +47,7 @@ use attendant::{Interruption, ShownProgress, Watched};
 use breme_command::checks::{self, Checks};
 use breme_command::failure::{FAILED, Failure, exit};
 use breme_driver::Clock;
-use breme_load::Run;
+use breme_load::{ErrorKind, Run};
 use breme_load_plan::Plan;
 pub use breme_load_plan::{SCENARIO_COUNT_MAX, STEP_COUNT_MAX, is_field_name, parse_rate};
 use breme_load_result::LoadOutcome;
@@ -56,6 +58,8 @@ use feed::Feed;
 pub use measurement::{Cancellation, Measurement, MeasurementError, MeasurementResult};
 use origin_counter::OriginCounter;
 use output::{Outputs, ResultFormat};
+#[cfg(target_os = "linux")]
+pub use timed_call::TimedCall;
 
 /// Carries out the command.
 pub fn run(args: &LoadArgs) -> ExitCode {
@@ -70,6 +74,7 @@ fn measure(args: &LoadArgs) -> Result<ExitCode, Failure> {
     let export = Prepared::new(args)?;
     let tls = tls::clients(args, plan.hosts())?;
     let Peers { addresses, unix_sockets } = args.connection.resolve(&plan)?;
+    args.connection.unused(&plan).for_each(|remark| breme_base::error_line!("breme load: note: {remark}"));
     let outputs = Outputs::create(&args.output, args.html.as_ref())?;
     let clock = Clock::start();
     let (mut feeds, log_writers) = outputs.start_logs(&plan, clock)?;
@@ -128,21 +133,38 @@ impl LoadArgs {
 
 /// An error with the server, the outcome of the requests, and what to check.
 fn nothing_answered(run: &Run, outcome: &LoadOutcome) -> String {
-    let addresses: Vec<String> = match &outcome.settings.address {
-        Some(address) if address.starts_with("unix:") => vec![address.clone()],
-        _ => run.addresses().map(|address| address.to_string()).collect(),
-    };
+    let socket = outcome.settings.address.as_ref().filter(|address| address.starts_with("unix:"));
+    let addresses: Vec<String> =
+        socket.map_or_else(|| run.addresses().map(|address| address.to_string()).collect(), |it| vec![it.clone()]);
     let kinds: Vec<String> = outcome.errors.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
     let remedy = match (run.refused_tunnel(), run.tls_failure()) {
         (Some(refused), _) => format!("{refused}; load a target that the proxy allows, or remove --proxy"),
         (None, Some(failure)) => format!("{failure}; {}", tls::remedy(failure)),
-        (None, None) => "check that the server runs there and that the address and port are right".to_owned(),
+        (None, None) => remedy(outcome, socket.is_some()).to_owned(),
     };
     format!(
         "no response from {} ({}); {remedy}",
         addresses.join(", "),
         if kinds.is_empty() { String::from("no request completed") } else { kinds.join(", ") }
     )
+}
+
+/// What to check, by the most frequent error.
+fn remedy(outcome: &LoadOutcome, is_unix_socket: bool) -> &'static str {
+    let count = |kind: &ErrorKind| outcome.errors.get(kind.name()).copied().unwrap_or(0);
+    match ErrorKind::ALL.into_iter().max_by_key(count).filter(|kind| count(kind) > 0) {
+        Some(ErrorKind::Malformed) => "check that the port is one for HTTP/1.1: these responses are not valid",
+        Some(ErrorKind::ClosedEarly | ErrorKind::Reset) if outcome.tls.is_some() => {
+            "the server closed the connections; see its log"
+        }
+        Some(ErrorKind::ClosedEarly | ErrorKind::Reset) => {
+            "the server closed the connections; see its log, and check whether the port is one for https://"
+        }
+        Some(ErrorKind::Timeout) => "the server accepts connections; see its log, or raise --timeout",
+        Some(ErrorKind::NoResources) => "this machine has too few descriptors, ports or memory; lower --connections",
+        _ if is_unix_socket => "check that the server runs and listens on this socket",
+        _ => "check that the server runs there and that the address and port are right",
+    }
 }
 
 fn exit_code(run: &Run, outcome: &LoadOutcome, checks: &Checks, interruption: Option<Interruption>) -> ExitCode {

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 
 use super::arguments::{LoadArgs, Peers};
 use super::drive::{STOPPING_TIMEOUT, descriptors};
+use super::timed_call::TimedCall;
 use super::tls;
 
 /// The flags without a subcommand.
@@ -29,9 +30,10 @@ struct LoadCommand {
 
 /// A load that can be run repeatedly.
 pub struct Measurement {
-    args: LoadArgs,
+    args: Arc<LoadArgs>,
     settings: Settings,
     tls: Vec<Arc<ClientTls>>,
+    resolution: TimedCall<Result<Peers, Failure>>,
 }
 
 impl fmt::Debug for Measurement {
@@ -119,7 +121,7 @@ impl Measurement {
         let settings = line.args.settings()?;
         let plan = Plan::new(settings.clone()).map_err(|error| Failure::usage(line.args.locate(&error)))?;
         let tls = tls::clients(&line.args, plan.hosts())?;
-        Ok(Self { args: line.args, settings, tls })
+        Ok(Self { args: Arc::new(line.args), settings, tls, resolution: TimedCall::default() })
     }
 
     pub fn connections(&self) -> usize {
@@ -133,7 +135,35 @@ impl Measurement {
     }
 
     fn plan(&self) -> Result<Plan, Failure> {
-        Plan::new(self.settings.clone()).map_err(|error| Failure::usage(self.args.locate(&error)))
+        self.plan_of(self.settings.clone())
+    }
+
+    fn plan_of(&self, settings: Settings) -> Result<Plan, Failure> {
+        Plan::new(settings).map_err(|error| Failure::usage(self.args.locate(&error)))
+    }
+
+    /// The addresses, within the time limit of a request: a resolver may take half a minute to give up.
+    fn resolve(&self, deadline: Instant) -> Result<Peers, MeasurementError> {
+        let plan = self.plan().map_err(MeasurementError::local)?;
+        let args = Arc::clone(&self.args);
+        let within = self.settings.timeout.min(deadline.saturating_duration_since(Instant::now()));
+        let peers = self
+            .resolution
+            .make(within, move || args.connection.resolve(&plan))
+            .map_err(|error| MeasurementError::Local(format!("cannot start a thread: {error}")))?;
+        let late = || MeasurementError::Unresolved(String::from("the name resolver did not answer in time"));
+        peers.ok_or_else(late)?.map_err(MeasurementError::from_resolution)
+    }
+
+    /// What is left of the time after the resolution.
+    fn rest(&self, deadline: Instant) -> Result<Settings, MeasurementError> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = left.saturating_sub(self.settings.duration.unwrap_or_default()).min(self.settings.timeout);
+        if timeout.is_zero() {
+            let problem = "the name resolver left no time for a request";
+            return Err(MeasurementError::Unresolved(String::from(problem)));
+        }
+        Ok(Settings { timeout, ..self.settings.clone() })
     }
 
     /// Longest time of a run; none if only the number of requests ends it.
@@ -145,17 +175,19 @@ impl Measurement {
         }
     }
 
-    pub fn run(&self, stop: &Cancellation) -> Result<MeasurementResult, MeasurementError> {
-        let plan = self.plan().map_err(MeasurementError::local)?;
+    /// Ends at the `deadline`, if there is a [longest](Self::longest) time.
+    pub fn run(&self, stop: &Cancellation, deadline: Instant) -> Result<MeasurementResult, MeasurementError> {
+        let Peers { addresses, unix_sockets } = self.resolve(deadline)?;
+        let settings = self.rest(deadline)?;
+        let timeout = settings.timeout;
+        let plan = self.plan_of(settings).map_err(MeasurementError::local)?;
         let threads = self.args.thread_count(&plan);
-        let peers = self.args.connection.resolve(&plan);
-        let Peers { addresses, unix_sockets } = peers.map_err(MeasurementError::from_resolution)?;
         let clock = Clock::start();
         let run = Arc::new(Run::new(plan, addresses, threads, clock.wall_clock()));
         let settings = DriverSettings {
             threads,
             spin_before_deadline: self.args.spin(run.plan()),
-            connect_timeout: self.settings.timeout,
+            connect_timeout: timeout,
             stopping_timeout: STOPPING_TIMEOUT,
             tls_clients: self.tls.clone().into(),
             unix_sockets,
@@ -187,5 +219,46 @@ impl Measurement {
         let outcome = run.outcome(&mut shards, &generator);
         let response = run.response_histogram();
         Ok(MeasurementResult { outcome, response, late_after: Box::new(move |limit| run.late(limit)) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measurement(url: &str) -> Measurement {
+        Measurement::new(&["--requests=1", "--connections=1", "--timeout=50ms", url].map(String::from)).unwrap()
+    }
+
+    fn problem(measured: Result<MeasurementResult, MeasurementError>) -> String {
+        match measured {
+            Err(MeasurementError::Unresolved(problem)) => problem,
+            Err(MeasurementError::Local(problem)) => panic!("{problem}"),
+            Ok(_) => panic!("it has a result"),
+        }
+    }
+
+    #[test]
+    fn a_silent_resolver_costs_no_more_than_the_time_limit_of_a_request() {
+        let measurement = measurement("http://127.0.0.1:9/");
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let silent = move || {
+            let _ = released.recv();
+            Err(Failure::run("late"))
+        };
+        assert!(measurement.resolution.make(Duration::ZERO, silent).unwrap().is_none());
+        let far = Instant::now() + Duration::from_secs(3_600);
+        let problem = problem(measurement.run(&Cancellation::default(), far));
+        assert_eq!(problem, "the name resolver did not answer in time");
+        drop(release);
+    }
+
+    #[test]
+    fn the_resolution_counts_to_the_time_of_a_measurement() {
+        let measurement = measurement("http://127.0.0.1:9/");
+        let left = |millis| measurement.rest(Instant::now() + Duration::from_millis(millis));
+        assert_eq!(left(3_600_000).unwrap().timeout, Duration::from_millis(50));
+        assert!(left(20).unwrap().timeout <= Duration::from_millis(20));
+        assert!(matches!(left(0), Err(MeasurementError::Unresolved(_))));
     }
 }

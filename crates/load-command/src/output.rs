@@ -3,18 +3,21 @@
 //! Files are created before the run, so that a wrong path costs no measurement. A `.hlog` is written during the run, by
 //! a thread of its own: it has the histograms of every interval, which would not fit into memory for a long run.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
 use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use breme_base::terminal::Style;
 use breme_command::checks::{self, Checks};
 use breme_command::failure::Failure;
 use breme_command::output::has_colours;
 use breme_driver::Clock;
-use breme_load::{Interval, Run, Style, render_text, write_bench, write_csv, write_steps_csv};
+use breme_load::{Interval, Run, render_text, write_bench, write_csv, write_steps_csv};
 use breme_load_plan::Plan;
 use breme_load_result::LoadOutcome;
 use breme_stats::jtl::{JtlInterval, JtlWriter};
@@ -64,15 +67,17 @@ enum FileFormat {
 }
 
 impl Outputs {
-    /// Creates the files; `page` is a page whatever its extension.
+    /// Creates the files; `page` is a page whatever its extension. If one cannot be written, all keep their content.
     pub(super) fn create(paths: &[PathBuf], page: Option<&PathBuf>) -> Result<Self, Failure> {
         let formats: Vec<FileFormat> = paths.iter().map(|path| format_of(path)).collect::<Result<_, _>>()?;
         let all = paths.iter().zip(formats).chain(page.map(|path| (path, FileFormat::Html)));
         let files = all.map(|(path, format)| {
-            let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
-            Ok(Output { path: path.clone(), format, file })
+            let file = File::options().write(true).create(true).truncate(false).open(path);
+            Ok(Output { path: path.clone(), format, file: file.map_err(|error| cannot_write(path, &error))? })
         });
-        Ok(Self { files: files.collect::<Result<_, Failure>>()? })
+        let files = files.collect::<Result<Vec<_>, Failure>>()?;
+        truncate(&files)?;
+        Ok(Self { files })
     }
 
     /// Starts writing the logs, from these feeds.
@@ -102,7 +107,7 @@ impl Outputs {
                 FileFormat::Json => write_json(&mut writer, outcome),
                 FileFormat::Csv => write_csv(&mut writer, outcome),
                 FileFormat::StepsCsv => write_steps_csv(&mut writer, outcome),
-                FileFormat::Quantiles => breme_stats::write_quantile_text(&mut writer, &run.service_histogram()),
+                FileFormat::Quantiles => breme_stats::write_quantile_text(&mut writer, &run.response_histogram()),
                 FileFormat::Bench => write_bench(&mut writer, outcome),
                 FileFormat::Log | FileFormat::Jtl => Ok(()),
             };
@@ -110,6 +115,22 @@ impl Outputs {
         });
         written.fold(Ok(()), Result::and)
     }
+}
+
+/// Empties the regular files, unless two results would overwrite each other.
+fn truncate(outputs: &[Output]) -> Result<(), Failure> {
+    let mut files = HashMap::new();
+    for Output { path, file, .. } in outputs {
+        let metadata = file.metadata().map_err(|error| cannot_write(path, &error))?;
+        let other = metadata.is_file().then(|| files.insert((metadata.dev(), metadata.ino()), (path, file))).flatten();
+        if let Some((first, _)) = other {
+            let (first, path) = (first.display(), path.display());
+            return Err(Failure::usage(format!(
+                "--output {first} and {path} are one file; name another for one of them"
+            )));
+        }
+    }
+    files.into_values().try_for_each(|(path, file)| file.set_len(0).map_err(|error| cannot_write(path, &error)))
 }
 
 type LogWriter = Box<dyn FnOnce(&mut File, Receiver<Times>) -> io::Result<()> + Send>;
@@ -238,5 +259,25 @@ mod tests {
         assert_eq!(format_of(Path::new("x.jtl")).unwrap(), FileFormat::Jtl);
         let failure = format_of(Path::new("result")).unwrap_err();
         assert!(failure.code == breme_command::failure::USAGE && failure.message.contains(ENDINGS));
+    }
+
+    #[test]
+    fn a_refused_output_empties_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (old, linked) = (folder.path().join("old.json"), folder.path().join("linked.csv"));
+        std::fs::write(&old, "old").unwrap();
+        std::os::unix::fs::symlink(&old, &linked).unwrap();
+        let missing = folder.path().join("missing").join("x.csv");
+        let refused = |paths: &[&PathBuf], page| {
+            let paths: Vec<PathBuf> = paths.iter().copied().cloned().collect();
+            let failure = Outputs::create(&paths, page).unwrap_err();
+            assert_eq!(std::fs::read_to_string(&old).unwrap(), "old");
+            failure.message
+        };
+        assert!(refused(&[&old, &missing], None).contains("cannot be written"));
+        assert!(refused(&[&old], Some(&old)).contains("are one file"));
+        assert!(refused(&[&old, &linked], None).contains("are one file"));
+        Outputs::create(std::slice::from_ref(&old), Some(&PathBuf::from("/dev/null"))).unwrap();
+        assert_eq!(std::fs::read_to_string(&old).unwrap(), "");
     }
 }

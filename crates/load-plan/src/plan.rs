@@ -426,7 +426,7 @@ mod tests {
         check("rate -1 per second", &|s| s.open_loop = Some(OpenLoop::constant(-1.0)));
         check("rate NaN per second", &|s| s.open_loop = Some(OpenLoop::constant(f64::NAN)));
         check("a rate of 0 sends nothing", &|s| s.open_loop = Some(OpenLoop::constant(0.0)));
-        check("from 1 to connections × pipeline depth, 10", &|s| {
+        check("out of range: 1 to connections × pipeline depth, 10", &|s| {
             s.open_loop = Some(OpenLoop { in_flight_max: Some(11), ..OpenLoop::constant(1.0) });
         });
         check("the deadline must be above 0", &|s| {

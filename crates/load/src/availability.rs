@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use breme_base::{Instant, nanos};
 
+use crate::merge::Merge;
+
 /// Interval at which a shard reports its successful responses to the others; a gap of the service may be measured too
 /// long by this much.
 pub const REPORT_EVERY: Duration = Duration::from_micros(100);
@@ -80,8 +82,8 @@ pub(crate) struct Availability {
     recovered_from: Instant,
 }
 
-impl Availability {
-    pub(crate) fn new() -> Self {
+impl Default for Availability {
+    fn default() -> Self {
         Self {
             from: Instant::FAR,
             reported: Instant::ZERO,
@@ -92,7 +94,23 @@ impl Availability {
             recovered_from: Instant::ZERO,
         }
     }
+}
 
+impl Merge for Availability {
+    fn merge(&mut self, other: &Self) {
+        self.gap.keep_longer(other.gap);
+        self.user_gap.keep_longer(other.user_gap);
+        self.from = self.from.min(other.from);
+        self.last_failure = self.last_failure.max(other.last_failure);
+        match other.recovered_from.cmp(&self.recovered_from) {
+            Less => {}
+            Equal => self.recovered = self.recovered.min(other.recovered),
+            Greater => (self.recovered_from, self.recovered) = (other.recovered_from, other.recovered),
+        }
+    }
+}
+
+impl Availability {
     pub(crate) fn begin(&mut self, from: Instant) {
         self.from = from;
     }
@@ -127,18 +145,6 @@ impl Availability {
         self.user_gap.take(wanted.max(self.from), until);
     }
 
-    pub(crate) fn merge(&mut self, other: &Self) {
-        self.gap.keep_longer(other.gap);
-        self.user_gap.keep_longer(other.user_gap);
-        self.from = self.from.min(other.from);
-        self.last_failure = self.last_failure.max(other.last_failure);
-        match other.recovered_from.cmp(&self.recovered_from) {
-            Less => {}
-            Equal => self.recovered = self.recovered.min(other.recovered),
-            Greater => (self.recovered_from, self.recovered) = (other.recovered_from, other.recovered),
-        }
-    }
-
     /// The run has ended: the time since the latest successful response is a gap too, and a recovery from an earlier
     /// failure is none.
     pub(crate) fn close(&mut self, until: Instant, latest: &LatestOutcomes) {
@@ -160,7 +166,7 @@ mod tests {
     }
 
     fn begun(from: u64) -> Availability {
-        let mut availability = Availability::new();
+        let mut availability = Availability::default();
         availability.begin(at(from));
         availability
     }
@@ -193,8 +199,8 @@ mod tests {
 
     #[test]
     fn a_shard_that_has_not_begun_has_no_gap() {
-        let mut shard = Availability::new();
-        shard.merge(&Availability::new());
+        let mut shard = Availability::default();
+        shard.merge(&Availability::default());
         shard.close(at(5), &LatestOutcomes::default());
         assert_eq!((shard.gap, shard.user_gap), (Gap::default(), Gap::default()));
     }

@@ -22,7 +22,7 @@ pub struct Counts {
 impl Counts {
     /// Replaces them by those of a shard.
     pub(crate) fn set(&mut self, tally: &Tally) {
-        let statuses = (0..).zip(tally.statuses.iter().copied()).filter(|(_, count)| *count > 0);
+        let statuses = (0..).zip(tally.statuses.0.iter().copied()).filter(|(_, count)| *count > 0);
         let errors =
             ErrorKind::ALL.into_iter().map(|kind| (kind, tally.errors_of(kind))).filter(|(_, count)| *count > 0);
         *self = Self {
@@ -53,8 +53,8 @@ mod tests {
 
     #[test]
     fn shards_are_added() {
-        let mut tally = Tally::new();
-        tally.statuses[200] = 5;
+        let mut tally = Tally::default();
+        tally.statuses.0[200] = 5;
         (tally.sent, tally.late, tally.connections_opened) = (6, 1, 2);
         (tally.bytes_received, tally.bytes_sent) = (500, 60);
         tally.count(ErrorKind::Reset, 2);

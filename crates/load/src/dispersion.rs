@@ -1,5 +1,7 @@
 //! How evenly requests are sent: the index of dispersion.
 
+use crate::merge::Merge;
+
 /// The width of the windows in which sends are counted. Requests that reach a server within one queue for a CPU.
 pub const DISPERSION_WINDOW_NS: u64 = 100_000;
 /// Fewer windows are inconclusive: the index of a Poisson process scatters by `√(2 ÷ windows)`.
@@ -14,6 +16,11 @@ pub(crate) struct Sends {
     in_window: u64,
     count: u64,
     squares: u128,
+}
+
+/// The windows of all shards are combined at once, by [`dispersion`].
+impl Merge for Sends {
+    fn merge(&mut self, _: &Self) {}
 }
 
 impl Sends {

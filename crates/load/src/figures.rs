@@ -1,17 +1,11 @@
 //! Numbers for people: three digits and a suitable unit.
 
-use breme_base::{grouped, long_duration, three_digits};
+use breme_base::{bytes_text, grouped, time_text};
 
-/// A time with a suitable unit: `850 ns`, `12.3 µs`, `4.56 ms`, `1.23 s`, `2 min 5 s`.
+/// A time with a suitable unit: `850 ns`, `12.3 µs`, `2 min 5 s`.
 #[must_use]
 pub fn duration(nanos: u64) -> String {
-    match nanos {
-        0..1_000 => format!("{nanos} ns"),
-        1_000..1_000_000 => format!("{} µs", three_digits(nanos as f64 / 1e3)),
-        1_000_000..1_000_000_000 => format!("{} ms", three_digits(nanos as f64 / 1e6)),
-        1_000_000_000..120_000_000_000 => format!("{} s", three_digits(nanos as f64 / 1e9)),
-        _ => long_duration(nanos / 1_000_000_000),
-    }
+    if nanos < 1_000 { format!("{nanos} ns") } else { time_text(nanos as f64 / 1e9) }
 }
 
 /// A rate: `12.3`, `68,412`.
@@ -27,12 +21,7 @@ pub(crate) fn percent(share: f64) -> String {
 /// A number of bytes: `12 B`, `1.50 kB`, `3.21 GB`.
 #[must_use]
 pub fn size(bytes: u64) -> String {
-    match bytes {
-        0..1_000 => format!("{bytes} B"),
-        1_000..1_000_000 => format!("{} kB", three_digits(bytes as f64 / 1e3)),
-        1_000_000..1_000_000_000 => format!("{} MB", three_digits(bytes as f64 / 1e6)),
-        _ => format!("{} GB", three_digits(bytes as f64 / 1e9)),
-    }
+    bytes_text(bytes as f64)
 }
 
 #[cfg(test)]
@@ -47,6 +36,7 @@ mod tests {
             (1_000, "1.00 µs"),
             (12_345, "12.3 µs"),
             (999_499, "999 µs"),
+            (999_600, "1.00 ms"),
             (4_560_000, "4.56 ms"),
             (9_999_000, "10.0 ms"),
             (1_230_000_000, "1.23 s"),

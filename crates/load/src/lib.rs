@@ -18,7 +18,7 @@
 //! | `versions`, `cache_use` | whether a response is stale, and whether it came from a cache |
 //! | `pairs` | whether a response shows all that its session has stored |
 //! | `availability` | times without a successful response |
-//! | `tally`, `series`, `run` | counts per shard, per interval, and in total |
+//! | `tally`, `merge`, `series`, `run` | counts per shard, per interval, and in total |
 //! | `error_kind` | what can go wrong with a request or connection |
 //! | `counts` | counts available during the run |
 //! | `outcome`, `text`, `bins`, `histogram_lines`, `figures`, `csv`, `bench` | the result |
@@ -48,6 +48,7 @@ mod dispersion;
 mod error_kind;
 mod figures;
 mod histogram_lines;
+mod merge;
 mod node;
 mod occupancy;
 mod outcome;
@@ -75,4 +76,4 @@ pub use node::{CONNECT_GIVE_UP, CONNECTING_MAX, DRAIN_INTERRUPTED_MAX, DRAIN_MAX
 pub use outcome::{Generator, LATENESS_P99_MAX};
 pub use run::{Progress, RefusedTunnel, Run};
 pub use series::{Interval, Observed, Observer};
-pub use text::{Style, render as render_text};
+pub use text::render as render_text;

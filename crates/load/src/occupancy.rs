@@ -3,6 +3,8 @@
 
 use breme_base::Instant;
 
+use crate::merge::Merge;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Activity {
     /// Its request was sent and has no complete response.
@@ -18,14 +20,16 @@ pub(crate) enum Activity {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Occupancy([u128; 4]);
 
+impl Merge for Occupancy {
+    fn merge(&mut self, other: &Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(sum, more)| *sum += more);
+    }
+}
+
 impl Occupancy {
     #[inline]
     pub(crate) fn add(&mut self, activity: Activity, from: Instant, to: Instant) {
         self.0[activity as usize] += u128::from(to.nanos_since(from));
-    }
-
-    pub(crate) fn merge(&mut self, other: &Self) {
-        self.0.iter_mut().zip(other.0).for_each(|(sum, more)| *sum += more);
     }
 
     /// Mean number of users in it over `elapsed_ns`.

@@ -21,6 +21,7 @@ pub use validity::LATENESS_P99_MAX;
 
 use crate::bins::bins;
 use crate::error_kind::ErrorKind;
+use crate::merge::Merge;
 use crate::node::Load;
 use crate::run::Run;
 use crate::tally::Tally;

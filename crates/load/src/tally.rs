@@ -13,89 +13,139 @@ use crate::availability::Availability;
 use crate::cache_use::CacheUse;
 use crate::dispersion::Sends;
 use crate::error_kind::ErrorKind;
+use crate::merge::{Merge, tallies};
 use crate::occupancy::Occupancy;
 use crate::pairs::{Findings, Pairs};
 use crate::versions::Judgement;
 
+tallies! {
+    /// What a shard counts.
+    struct Tally {
+        /// Requests that were begun: sent, or failed because no connection could be opened for them.
+        issued: u64,
+        /// Requests handed to the driver, each once.
+        sent: u64,
+        /// Complete responses, whatever their status.
+        answered: u64,
+        /// Complete responses after the run's window, during the final wait.
+        answered_late: u64,
+        /// Requests in flight at the end of the final wait.
+        unfinished: u64,
+        /// Requests sent again, because the server announced the end of the connection before responding to them.
+        resent: u64,
+        /// Redirects that were followed, and those that were not.
+        redirected: u64,
+        unfollowed: u64,
+        errors: [u64; ErrorKind::ALL.len()],
+        /// Responses by status, 0 to 999.
+        statuses: Statuses,
+        bytes_received: u64,
+        bytes_sent: u64,
+        content_bytes: u64,
+        connections_opened: u64,
+        /// Connections opened in place of one that had ended.
+        reconnects: u64,
+        /// Connections with bytes that belong to no request.
+        unexpected: u64,
+        /// Of an open loop: arrivals that found no connection free when they were due.
+        waited: u64,
+        /// Of an open loop: arrivals that became due, whatever became of them.
+        arrived: u64,
+        /// Requests that were not late.
+        punctual: u64,
+        /// Of the others.
+        lateness: Histogram,
+        /// Requests that were later than [`LATENESS_P99_MAX`](crate::LATENESS_P99_MAX).
+        late: u64,
+        handshake_times: Histogram,
+        /// Connections whose TLS session was resumed.
+        resumed: u64,
+        /// Of a closed loop: the users' time by activity, and how evenly their requests were sent.
+        occupancy: Occupancy,
+        sends: Sends,
+        availability: Availability,
+        /// Responses to GET by their Cache-Status.
+        caches: CacheTally,
+        /// Of a run that writes versions.
+        versions: VersionTally,
+        /// Of a run that checks the pairs of sessions.
+        pairs: PairTally,
+        /// Of scenarios: each step by its name.
+        steps: Vec<StepTally>,
+        /// Of scenarios: sessions.
+        sessions: Vec<SessionTally>,
+    }
+
+    struct CacheTally {
+        hits: u64,
+        misses: u64,
+        unsaid: u64,
+    }
+
+    /// Versions of pages, written and read.
+    struct VersionTally {
+        acknowledged: u64,
+        /// Responses whose version could be judged, including stale ones.
+        judged: u64,
+        /// Responses without a version, of pages that had an acknowledged one.
+        unversioned: u64,
+        /// Ages of the stale ones.
+        ages: Histogram,
+    }
+
+    struct StepTally {
+        sent: u64,
+        answered: u64,
+        errors: [u64; ErrorKind::ALL.len()],
+        service: Histogram,
+        response: Histogram,
+    }
+
+    struct SessionTally {
+        begun: u64,
+        /// All steps were performed, and every response was as expected.
+        completed: u64,
+        /// A response was not as expected, or the session could not continue.
+        failed: u64,
+        /// From the instant at which the first request was due to the last response, of sessions with all steps.
+        times: Histogram,
+    }
+}
+
+/// Counts by status, 0 to 999.
 #[derive(Clone, Debug)]
-pub(crate) struct Tally {
-    /// Requests that were begun: sent, or failed because no connection could be opened for them.
-    pub issued: u64,
-    /// Requests handed to the driver, each once.
-    pub sent: u64,
-    /// Complete responses, whatever their status.
-    pub answered: u64,
-    /// Complete responses after the run's window, during the final wait.
-    pub answered_late: u64,
-    /// Requests in flight at the end of the final wait.
-    pub unfinished: u64,
-    /// Requests sent again, because the server announced the end of the connection before responding to them.
-    pub resent: u64,
-    /// Redirects that were followed, and those that were not.
-    pub redirected: u64,
-    pub unfollowed: u64,
-    pub errors: [u64; ErrorKind::ALL.len()],
-    /// Responses by status, 0 to 999.
-    pub statuses: Box<[u64; 1000]>,
-    pub bytes_received: u64,
-    pub bytes_sent: u64,
-    pub content_bytes: u64,
-    pub connections_opened: u64,
-    /// Connections opened in place of one that had ended.
-    pub reconnects: u64,
-    /// Connections with bytes that belong to no request.
-    pub unexpected: u64,
-    /// Of an open loop: arrivals that found no connection free when they were due.
-    pub waited: u64,
-    /// Of an open loop: arrivals that became due, whatever became of them.
-    pub arrived: u64,
-    /// Requests that were not late.
-    pub punctual: u64,
-    /// Of the others.
-    pub lateness: Histogram,
-    /// Requests that were later than [`LATENESS_P99_MAX`](crate::LATENESS_P99_MAX).
-    pub late: u64,
-    pub handshake_times: Histogram,
-    /// Connections whose TLS session was resumed.
-    pub resumed: u64,
-    /// Of a closed loop: the users' time by activity, and how evenly their requests were sent.
-    pub occupancy: Occupancy,
-    pub sends: Sends,
-    pub availability: Availability,
-    /// Responses to GET by their Cache-Status.
-    pub caches: CacheTally,
-    /// Of a run that writes versions.
-    pub versions: VersionTally,
-    /// Of a run that checks the pairs of sessions.
-    pub pairs: PairTally,
-    /// Of scenarios: each step by its name.
-    pub steps: Vec<StepTally>,
-    /// Of scenarios: sessions.
-    pub sessions: Vec<SessionTally>,
+pub(crate) struct Statuses(pub Box<[u64; 1000]>);
+
+impl Default for Statuses {
+    fn default() -> Self {
+        Self(Box::new([0; 1000]))
+    }
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct CacheTally {
-    pub hits: u64,
-    pub misses: u64,
-    pub unsaid: u64,
-}
-
-/// Versions of pages, written and read.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct VersionTally {
-    pub acknowledged: u64,
-    /// Responses whose version could be judged, including stale ones.
-    pub judged: u64,
-    /// Responses without a version, of pages that had an acknowledged one.
-    pub unversioned: u64,
-    /// Ages of the stale ones.
-    pub ages: Histogram,
+impl Merge for Statuses {
+    fn merge(&mut self, other: &Self) {
+        self.0.merge(&other.0);
+    }
 }
 
 /// Pairs of sessions, and the responses that showed them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PairTally(pub PairsSummary);
+
+impl Merge for PairTally {
+    fn merge(&mut self, Self(other): &Self) {
+        let sum = &mut self.0;
+        sum.responses += other.responses;
+        sum.inconsistent += other.inconsistent;
+        sum.stale += other.stale;
+        sum.lost += other.lost;
+        sum.foreign += other.foreign;
+        sum.shared_ids += other.shared_ids;
+        sum.unknown += other.unknown;
+        sum.status_500 += other.status_500;
+        sum.status_503 += other.status_503;
+    }
+}
 
 impl CacheTally {
     pub(crate) fn add(&mut self, cache_use: CacheUse) {
@@ -104,12 +154,6 @@ impl CacheTally {
             CacheUse::Miss => &mut self.misses,
             CacheUse::Unsaid => &mut self.unsaid,
         } += 1;
-    }
-
-    fn merge(&mut self, other: &Self) {
-        self.hits += other.hits;
-        self.misses += other.misses;
-        self.unsaid += other.unsaid;
     }
 }
 
@@ -141,18 +185,6 @@ impl PairTally {
         sum.foreign += findings.foreign;
         sum.shared_ids += findings.shared;
     }
-
-    fn merge(&mut self, other: &Self) {
-        self.0.responses += other.0.responses;
-        self.0.inconsistent += other.0.inconsistent;
-        self.0.stale += other.0.stale;
-        self.0.lost += other.0.lost;
-        self.0.foreign += other.0.foreign;
-        self.0.shared_ids += other.0.shared_ids;
-        self.0.unknown += other.0.unknown;
-        self.0.status_500 += other.0.status_500;
-        self.0.status_503 += other.0.status_503;
-    }
 }
 
 impl VersionTally {
@@ -167,91 +199,9 @@ impl VersionTally {
             Judgement::Unknown => {}
         }
     }
-
-    fn merge(&mut self, other: &Self) {
-        self.acknowledged += other.acknowledged;
-        self.judged += other.judged;
-        self.unversioned += other.unversioned;
-        self.ages.merge(&other.ages);
-    }
-}
-
-#[derive(Clone, Debug, Default)]
-pub(crate) struct StepTally {
-    pub sent: u64,
-    pub answered: u64,
-    pub errors: [u64; ErrorKind::ALL.len()],
-    pub service: Histogram,
-    pub response: Histogram,
-}
-
-#[derive(Clone, Debug, Default)]
-pub(crate) struct SessionTally {
-    pub begun: u64,
-    /// All steps were performed, and every response was as expected.
-    pub completed: u64,
-    /// A response was not as expected, or the session could not continue.
-    pub failed: u64,
-    /// From the instant at which the first request was due to the last response, of sessions with all steps.
-    pub times: Histogram,
-}
-
-impl StepTally {
-    fn merge(&mut self, other: &Self) {
-        self.sent += other.sent;
-        self.answered += other.answered;
-        self.errors.iter_mut().zip(other.errors).for_each(|(sum, more)| *sum += more);
-        self.service.merge(&other.service);
-        self.response.merge(&other.response);
-    }
-}
-
-impl SessionTally {
-    fn merge(&mut self, other: &Self) {
-        self.begun += other.begun;
-        self.completed += other.completed;
-        self.failed += other.failed;
-        self.times.merge(&other.times);
-    }
 }
 
 impl Tally {
-    pub(crate) fn new() -> Self {
-        Self {
-            issued: 0,
-            sent: 0,
-            answered: 0,
-            answered_late: 0,
-            unfinished: 0,
-            resent: 0,
-            redirected: 0,
-            unfollowed: 0,
-            errors: [0; ErrorKind::ALL.len()],
-            statuses: Box::new([0; 1000]),
-            bytes_received: 0,
-            bytes_sent: 0,
-            content_bytes: 0,
-            connections_opened: 0,
-            reconnects: 0,
-            unexpected: 0,
-            waited: 0,
-            arrived: 0,
-            punctual: 0,
-            lateness: Histogram::new(),
-            late: 0,
-            handshake_times: Histogram::new(),
-            resumed: 0,
-            occupancy: Occupancy::default(),
-            sends: Sends::default(),
-            availability: Availability::new(),
-            caches: CacheTally::default(),
-            versions: VersionTally::default(),
-            pairs: PairTally::default(),
-            steps: Vec::new(),
-            sessions: Vec::new(),
-        }
-    }
-
     /// Counts an opened connection.
     pub(crate) fn note_opened(&mut self, handshake: Option<Handshake>) {
         if let Some(handshake) = handshake {
@@ -267,7 +217,7 @@ impl Tally {
         Self {
             steps: vec![StepTally::default(); steps],
             sessions: vec![SessionTally::default(); sessions],
-            ..Self::new()
+            ..Self::default()
         }
     }
 
@@ -287,40 +237,6 @@ impl Tally {
 
     pub(crate) fn errors(&self) -> u64 {
         self.errors.iter().sum()
-    }
-
-    pub(crate) fn merge(&mut self, other: &Self) {
-        self.issued += other.issued;
-        self.sent += other.sent;
-        self.answered += other.answered;
-        self.answered_late += other.answered_late;
-        self.unfinished += other.unfinished;
-        self.resent += other.resent;
-        self.redirected += other.redirected;
-        self.unfollowed += other.unfollowed;
-        self.errors.iter_mut().zip(other.errors).for_each(|(sum, more)| *sum += more);
-        self.statuses.iter_mut().zip(other.statuses.iter()).for_each(|(sum, more)| *sum += more);
-        self.bytes_received += other.bytes_received;
-        self.bytes_sent += other.bytes_sent;
-        self.content_bytes += other.content_bytes;
-        self.connections_opened += other.connections_opened;
-        self.reconnects += other.reconnects;
-        self.unexpected += other.unexpected;
-        self.waited += other.waited;
-        self.arrived += other.arrived;
-        self.punctual += other.punctual;
-        self.lateness.merge(&other.lateness);
-        self.late += other.late;
-        self.steps.iter_mut().zip(&other.steps).for_each(|(sum, more)| sum.merge(more));
-        self.sessions.iter_mut().zip(&other.sessions).for_each(|(sum, more)| sum.merge(more));
-        self.handshake_times.merge(&other.handshake_times);
-        self.resumed += other.resumed;
-        self.occupancy.merge(&other.occupancy);
-        self.availability.merge(&other.availability);
-        self.caches.merge(&other.caches);
-        self.versions.merge(&other.versions);
-        self.pairs.merge(&other.pairs);
-        // `sends` are combined by `dispersion`, for all shards at once.
     }
 }
 
@@ -343,7 +259,7 @@ mod tests {
 
     #[test]
     fn each_kind_has_its_own_counter_and_name() {
-        let mut tally = Tally::new();
+        let mut tally = Tally::default();
         ErrorKind::ALL.into_iter().for_each(|kind| tally.count(kind, 1));
         assert!(tally.errors.iter().all(|&count| count == 1));
         assert_eq!((tally.errors(), tally.failed()), (26, 21));
@@ -366,7 +282,7 @@ mod tests {
         for activity in [Activity::Server, Activity::Connecting, Activity::Generator, Activity::Thinking] {
             occupancy.add(activity, Instant::ZERO, Instant::from_nanos(next()));
         }
-        let mut availability = Availability::new();
+        let mut availability = Availability::default();
         availability.note_failure(Instant::from_nanos(next()), &LatestOutcomes::default());
         // Every field is named, so that a new one is not forgotten here.
         Tally {
@@ -379,7 +295,7 @@ mod tests {
             redirected: next(),
             unfollowed: next(),
             errors: std::array::from_fn(|_| next()),
-            statuses: Box::new(std::array::from_fn(|_| next())),
+            statuses: Statuses(Box::new(std::array::from_fn(|_| next()))),
             bytes_received: next(),
             bytes_sent: next(),
             content_bytes: next(),

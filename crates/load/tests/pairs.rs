@@ -7,7 +7,8 @@ mod world;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use breme_load::{Style, render_text};
+use breme_base::terminal::Style;
+use breme_load::render_text;
 use breme_load_plan::{OpenLoop, Scenarios, Settings, Target, Variables};
 use breme_load_result::{LoadOutcome, PairsSummary};
 use world::{Reply, Request, Then, World};

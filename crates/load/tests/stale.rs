@@ -8,8 +8,9 @@ mod world;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use breme_base::terminal::Style;
 use breme_base::{Instant, Random};
-use breme_load::{Style, render_text};
+use breme_load::render_text;
 use breme_load_plan::{Scenarios, Settings, Target, Variables};
 use breme_load_result::{LoadOutcome, StalePageSummary};
 use world::{Reply, Request, World, ok};

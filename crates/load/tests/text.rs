@@ -4,7 +4,8 @@ mod world;
 
 use std::time::Duration;
 
-use breme_load::{Style, render_text, write_csv};
+use breme_base::terminal::Style;
+use breme_load::{render_text, write_csv};
 use breme_load_plan::Settings;
 use breme_load_result::LoadOutcome;
 use breme_node::ConnectError;

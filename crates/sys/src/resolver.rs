@@ -18,7 +18,7 @@ const HOSTS_FILE: &str = "/etc/hosts";
 /// # Errors
 /// The name has no address, or the resolver does not respond.
 pub fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    let by_resolver = || (host, port).to_socket_addrs().map(Iterator::collect);
+    let by_resolver = || (host, port).to_socket_addrs().map(Iterator::collect).map_err(without_call);
     let Some(addresses) = loopback_addresses(host) else { return by_resolver() };
     let loopback = addresses.map(|address| SocketAddr::new(address, port)).to_vec();
     if host.eq_ignore_ascii_case("localhost") && Path::new(HOSTS_FILE).exists() {
@@ -29,9 +29,27 @@ pub fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     Ok(loopback)
 }
 
+/// The reason alone, which std prefixes with "failed to lookup address information".
+fn without_call(error: io::Error) -> io::Error {
+    match error.to_string().split_once("lookup address information: ") {
+        Some((_, reason)) => io::Error::new(error.kind(), reason),
+        None => error,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failed_lookup_has_a_reason_only() {
+        let error = |text: &str| without_call(io::Error::other(text)).to_string();
+        assert_eq!(
+            error("failed to lookup address information: Name or service not known"),
+            "Name or service not known"
+        );
+        assert_eq!(error("timed out"), "timed out");
+    }
 
     #[test]
     fn names_of_this_machine_and_addresses_need_no_resolver() {

@@ -55,28 +55,48 @@ impl ConnectionFlags {
         Ok(Peers { addresses, unix_sockets: UnixSockets::default() })
     }
 
+    /// A remark on each replacement that concerns no peer of the plan.
+    pub(in super::super) fn unused<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = String> + 'a {
+        let is_idle = |found: &&ConnectTo| !plan.peers().iter().any(|peer| found.applies_to(&peer.host, peer.port));
+        let idle = self.connect_to.iter().filter(is_idle).map(|found| ("--connect-to", &found.text));
+        let is_unknown = |known: &&Resolve| {
+            !plan.peers().iter().any(|peer| {
+                let (host, port) = self.replaced(peer);
+                known.applies_to(host, port)
+            })
+        };
+        let unknown = self.resolve.iter().filter(is_unknown).map(|known| ("--resolve", &known.text));
+        idle.chain(unknown)
+            .map(|(flag, text)| format!("{flag} {text} has no effect: no connection is to this host and port"))
+    }
+
     /// The text that replaces an address in reports.
     pub(in super::super) fn address_text(&self) -> Option<String> {
         self.unix_socket.as_ref().map(|path| format!("unix:{}", path.display()))
     }
 
     fn resolve_one(&self, peer: &Authority) -> Result<Vec<SocketAddr>, Failure> {
-        let replacement = self.connect_to.iter().find(|replacement| replacement.applies_to(&peer.host, peer.port));
-        let (host, port) = replacement.map_or((peer.host.as_str(), peer.port), |found| found.apply(peer));
+        let (host, port) = self.replaced(peer);
         if let Some(known) = self.resolve.iter().find(|known| known.applies_to(host, port)) {
             return self
                 .restrict_to_family(host, known.addresses.iter().map(|address| (*address, port).into()).collect());
         }
         let found = breme_sys::resolve(host, port)
-            .map_err(|error| Failure::run(format!("cannot resolve the host {host:?}: {error}; check its name")))?;
+            .map_err(|error| Failure::run(format!("cannot resolve the host {host:?}: {error}; check the spelling")))?;
         self.restrict_to_family(host, found)
+    }
+
+    /// Host and port, as `--connect-to` has them.
+    fn replaced<'a>(&'a self, peer: &'a Authority) -> (&'a str, u16) {
+        let replacement = self.connect_to.iter().find(|replacement| replacement.applies_to(&peer.host, peer.port));
+        replacement.map_or((peer.host.as_str(), peer.port), |found| found.apply(peer))
     }
 
     fn restrict_to_family(&self, host: &str, mut addresses: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, Failure> {
         let (family, other) = match (self.ipv4, self.ipv6) {
             (true, _) => ("IPv4 address", "remove --ipv4"),
             (_, true) => ("IPv6 address", "remove --ipv6"),
-            _ => ("address", "check its name"),
+            _ => ("address", "check the spelling"),
         };
         addresses.retain(|address| address.is_ipv4() || !self.ipv4);
         addresses.retain(|address| address.is_ipv6() || !self.ipv6);
@@ -99,6 +119,7 @@ impl Peers {
 /// A value of `--resolve`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Resolve {
+    text: String,
     /// None: any.
     host: Option<String>,
     port: u16,
@@ -108,13 +129,15 @@ struct Resolve {
 impl Resolve {
     fn parse(text: &str) -> Result<Self, String> {
         let fault = || format!("{text:?} is not HOST:PORT:ADDRESS, as in example.org:443:192.0.2.1 or a.test:80:[::1]");
-        let (host, rest) = split_part(text).ok_or_else(fault)?;
+        // In curl the plus limits how long its cache keeps the entry.
+        let (host, rest) = split_part(text.strip_prefix('+').unwrap_or(text)).ok_or_else(fault)?;
         let (port, addresses) = rest.split_once(':').ok_or_else(fault)?;
         let address = |text: &str| {
             let text = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
             text.parse().map_err(|_| fault())
         };
         Ok(Self {
+            text: text.to_owned(),
             host: (host != "*").then(|| host.to_owned()),
             port: port.parse().map_err(|_| fault())?,
             addresses: addresses.split(',').map(address).collect::<Result<_, _>>()?,
@@ -129,6 +152,7 @@ impl Resolve {
 /// A value of `--connect-to`; none: any, or unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ConnectTo {
+    text: String,
     from: (Option<String>, Option<u16>),
     to: (Option<String>, Option<u16>),
 }
@@ -146,7 +170,8 @@ impl ConnectTo {
         let (from_host, rest) = split_part(text).ok_or_else(fault)?;
         let (from_port, rest) = rest.split_once(':').ok_or_else(fault)?;
         let (to_host, to_port) = split_part(rest).ok_or_else(fault)?;
-        Ok(Self { from: (host(from_host), port(from_port)?), to: (host(to_host), port(to_port)?) })
+        let text = text.to_owned();
+        Ok(Self { text, from: (host(from_host), port(from_port)?), to: (host(to_host), port(to_port)?) })
     }
 
     fn applies_to(&self, host: &str, port: u16) -> bool {
@@ -194,11 +219,27 @@ mod tests {
         };
         let both = "a.test:80:192.0.2.1,[2001:db8::1]";
         check("http://A.test/", &flags(&[both], &[]), &["192.0.2.1:80", "[2001:db8::1]:80"]);
+        check("http://a.test/", &flags(&["+a.test:80:192.0.2.1"], &[]), &["192.0.2.1:80"]);
         check("http://a.test:81/", &flags(&["*:81:[::1]"], &[]), &["[::1]:81"]);
         check("http://a.test/", &flags(&[], &["::127.0.0.1:8080"]), &["127.0.0.1:8080"]);
         check("http://[2001:db8::1]:9/", &flags(&[], &["[2001:db8::1]:9:[::1]:"]), &["[::1]:9"]);
         check("https://a.test/", &flags(&["b.test:8443:192.0.2.2"], &["a.test:443:b.test:8443"]), &["192.0.2.2:8443"]);
         check("http://192.0.2.3/", &flags(&["a.test:80:192.0.2.1"], &["a.test::b.test:"]), &["192.0.2.3:80"]);
+    }
+
+    #[test]
+    fn a_replacement_without_effect_is_named() {
+        let unused = |resolve: &[&str], connect_to: &[&str]| {
+            let (flags, plan) = (flags(resolve, connect_to), Plan::new(Settings::new("https://a.test/")).unwrap());
+            flags.unused(&plan).collect::<Vec<_>>().join("\n")
+        };
+        assert_eq!(unused(&["A.test:443:192.0.2.1"], &["a.test::a.test:"]), "");
+        assert_eq!(unused(&["b.test:8443:192.0.2.2"], &["::b.test:8443"]), "");
+        let said = unused(&["a.test:80:192.0.2.1"], &["b.test:443:c.test:443"]);
+        assert!(
+            said.contains("--resolve a.test:80:192.0.2.1 has") && said.contains("--connect-to b.test:443:c"),
+            "{said}"
+        );
     }
 
     #[test]

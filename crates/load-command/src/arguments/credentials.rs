@@ -6,8 +6,11 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use breme_command::failure::Failure;
 
+use super::LoadArgs;
 use super::input::read_file;
 
+/// Headers whose values are credentials.
+const SECRET_HEADERS: [&str; 3] = ["Authorization", "Proxy-Authorization", "Cookie"];
 /// Prefix of an environment variable's name.
 const ENVIRONMENT: &str = "env:";
 
@@ -101,9 +104,20 @@ impl CredentialFlags {
     }
 
     /// Overwrites the credentials in the arguments of this process, which other users can list.
-    pub(in super::super) fn conceal(&self) {
+    fn conceal(&self) {
         for secret in [&self.user, &self.bearer].into_iter().flatten().filter(|secret| secret.is_literal()) {
             breme_sys::conceal_argument(&secret.0);
+        }
+    }
+}
+
+impl LoadArgs {
+    /// Overwrites credentials in the arguments of this process, which other users can list.
+    pub(crate) fn conceal_credentials(&self) {
+        self.credentials.conceal();
+        let is_secret = |name: &str| SECRET_HEADERS.iter().any(|secret| name.eq_ignore_ascii_case(secret));
+        for (_, value) in self.headers.iter().filter(|(name, _)| is_secret(name)) {
+            breme_sys::conceal_argument(value);
         }
     }
 }

@@ -29,23 +29,29 @@ impl FormField {
     pub fn parse(text: &str) -> Result<Self, String> {
         let fault = || format!("{text:?} is not a field; write NAME=VALUE, NAME=@FILE or NAME=<FILE");
         let (name, value) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(fault)?;
-        let mut parts = value.split(';');
-        let first = parts.next().unwrap_or_default().to_owned();
+        let (kind, value): (fn(String) -> FormValue, _) = match (value.strip_prefix('@'), value.strip_prefix('<')) {
+            (Some(path), _) => (FormValue::File, path),
+            (_, Some(path)) => (FormValue::TextOfFile, path),
+            _ => (FormValue::Text, value),
+        };
+        let (mut value, mut rest) = split_value(value);
         let (mut content_type, mut file_name) = (None, None);
-        let mut rest = String::new();
-        for part in parts {
-            match part.trim_start().split_once('=') {
-                Some(("type", value)) => content_type = Some(value.to_owned()),
-                Some(("filename", value)) => file_name = Some(value.to_owned()),
-                _ => rest += &format!(";{part}"),
+        while let Some(part) = rest.strip_prefix(';') {
+            let word = part.trim_start();
+            if let Some(text) = word.strip_prefix("type=") {
+                let (text, after) = split_value(text);
+                (content_type, rest) = (Some(text), after);
+            } else if let Some(text) = word.strip_prefix("filename=") {
+                let (text, after) = split_value(text);
+                (file_name, rest) = (Some(text), after);
+            } else {
+                let (text, after) = part.split_at(part.find(';').unwrap_or(part.len()));
+                // A parameter of the type, or a semicolon in the value.
+                *content_type.as_mut().unwrap_or(&mut value) += &format!(";{text}");
+                rest = after;
             }
         }
-        let first = first + &rest;
-        let value = match (first.strip_prefix('@'), first.strip_prefix('<')) {
-            (Some(path), _) => FormValue::File(path.to_owned()),
-            (_, Some(path)) => FormValue::TextOfFile(path.to_owned()),
-            _ => FormValue::Text(first),
-        };
+        let value = kind(value);
         if content_type.as_ref().is_some_and(|value| value.chars().any(char::is_control)) {
             return Err(fault());
         }
@@ -65,6 +71,29 @@ impl FormField {
         let file_name = self.file_name.clone().or_else(|| is_upload.then(own_name).flatten());
         Ok((content, file_name))
     }
+}
+
+/// A value up to the next semicolon, and the rest. Quotes around the whole value are removed; within them `\"` and `\\`
+/// are characters, as in curl.
+fn split_value(text: &str) -> (String, &str) {
+    quoted_value(text).unwrap_or_else(|| {
+        let (value, rest) = text.split_at(text.find(';').unwrap_or(text.len()));
+        (value.to_owned(), rest)
+    })
+}
+
+fn quoted_value(text: &str) -> Option<(String, &str)> {
+    let mut value = String::new();
+    let mut characters = text.strip_prefix('"')?.chars();
+    loop {
+        match characters.next()? {
+            '"' => break,
+            '\\' if characters.as_str().starts_with(['"', '\\']) => value.extend(characters.next()),
+            character => value.push(character),
+        }
+    }
+    let rest = characters.as_str().trim_start();
+    (rest.is_empty() || rest.starts_with(';')).then_some((value, rest))
 }
 
 /// A piece of a body.
@@ -171,6 +200,24 @@ mod tests {
         ];
         assert_eq!(body, expected.join(boundary));
         assert_eq!(content_type, "multipart/form-data; boundary=breme-form-0000000000000000");
+    }
+
+    #[test]
+    fn quotes_enclose_a_value_as_in_curl() {
+        let parsed = |text: &str| {
+            let FormField { value, content_type, file_name, .. } = FormField::parse(text).unwrap();
+            (value, content_type.unwrap_or_default(), file_name.unwrap_or_default())
+        };
+        let text = |value: &str| FormValue::Text(value.to_owned());
+        let check = |field: &str, value: FormValue, content_type: &str, file_name: &str| {
+            assert_eq!(parsed(field), (value, content_type.to_owned(), file_name.to_owned()), "{field}");
+        };
+        check(r#"a="x;y""#, text("x;y"), "", "");
+        check(r#"a="\"x\\\n";type="t/u""#, text(r#""x\\n"#), "t/u", "");
+        check(r#"a="x", "y""#, text(r#""x", "y""#), "", "");
+        check(r#"a="x"#, text(r#""x"#), "", "");
+        check(r#"f=@"a;b" ;filename="we ird.txt""#, FormValue::File("a;b".to_owned()), "", "we ird.txt");
+        check("a=x; y;type=text/plain; charset=utf-8;filename=z", text("x; y"), "text/plain; charset=utf-8", "z");
     }
 
     #[test]

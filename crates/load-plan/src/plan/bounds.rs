@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use breme_base::grouped;
 use breme_http::Version;
 use thiserror::Error;
 
@@ -28,9 +29,9 @@ const INTERVAL_MAX: Duration = Duration::from_hours(1);
 /// A setting that is invalid or contradicts another, with a correction.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum SettingError {
-    #[error("{0} connections: must be from 1 to {max}", max = CONNECTION_COUNT_MAX)]
+    #[error("{0} connections are out of range: 1 to {max}", max = grouped(CONNECTION_COUNT_MAX as u64))]
     Connections(usize),
-    #[error("pipeline depth {0}: must be from 1 to {max}", max = PIPELINE_DEPTH_MAX)]
+    #[error("pipeline depth {0} is out of range: 1 to {max}", max = grouped(PIPELINE_DEPTH_MAX as u64))]
     PipelineDepth(usize),
     #[error("connections × pipeline depth is above {max}; lower one of them", max = OUTSTANDING_MAX)]
     Outstanding,
@@ -59,7 +60,9 @@ pub enum SettingError {
     NoRate,
     #[error("{0} stages: at most {max} are allowed", max = STAGE_COUNT_MAX)]
     Stages(usize),
-    #[error("{max} requests in flight: must be from 1 to connections × pipeline depth, {places}; raise -c for more")]
+    #[error(
+        "{max} requests in flight are out of range: 1 to connections × pipeline depth, {places}; raise -c for more"
+    )]
     InFlight { max: u64, places: u64 },
     #[error("the deadline must be above 0, as in 100ms")]
     Deadline,

@@ -338,7 +338,7 @@ impl Load {
         let user = &mut self.users[index as usize];
         let (status, content_bytes) = (user.response.status, user.response.content_bytes);
         self.tally.content_bytes += content_bytes;
-        self.tally.statuses[usize::from(status).min(999)] += 1;
+        self.tally.statuses.0[usize::from(status).min(999)] += 1;
         self.count_caches_and_versions(index, slot, done);
         self.end_redirects(index);
         if self.users[index as usize].session.is_some() {

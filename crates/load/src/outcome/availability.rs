@@ -19,7 +19,7 @@ pub(super) fn summary(tally: &Tally, started: Instant) -> AvailabilitySummary {
         gap_from_ns: from(availability.gap),
         user_gap_ns: availability.user_gap.length_ns,
         user_gap_from_ns: from(availability.user_gap),
-        refused: tally.errors_of(ErrorKind::Refused) + tally.statuses[SERVICE_UNAVAILABLE],
+        refused: tally.errors_of(ErrorKind::Refused) + tally.statuses.0[SERVICE_UNAVAILABLE],
         last_failure_ns: availability.last_failure.map(since_start),
         recovered_ns: availability.recovered.map(since_start),
     }

@@ -54,6 +54,6 @@ pub(super) fn errors(counts: &[u64; ErrorKind::ALL.len()]) -> BTreeMap<String, u
 
 /// Statuses with a count above 0.
 pub(super) fn statuses(tally: &Tally) -> BTreeMap<String, u64> {
-    let counts = tally.statuses.iter().enumerate().filter(|(_, count)| **count > 0);
+    let counts = tally.statuses.0.iter().enumerate().filter(|(_, count)| **count > 0);
     counts.map(|(status, count)| (status.to_string(), *count)).collect()
 }

@@ -8,7 +8,7 @@ use crate::tally::Tally;
 
 /// None if nothing was counted.
 pub(super) fn cache(run: &Run, tally: &Tally) -> Option<CacheSummary> {
-    let caches = tally.caches;
+    let caches = &tally.caches;
     let said = caches.hits + caches.misses;
     run.plan().counts_caches().then(|| CacheSummary {
         hits: caches.hits,

@@ -110,10 +110,11 @@ fn dispersion_note(outcome: &LoadOutcome) -> Option<String> {
     })
 }
 
-/// Users waited for a generator that had work for less than all of the time: it had to wait for a CPU itself.
+/// Users waited for a generator that had work for less than all of the time: it had to wait for a CPU itself. Without
+/// a response there is no rate; users then pause after each attempt, and the rest of their time is microseconds.
 fn starvation_note(outcome: &LoadOutcome) -> Option<String> {
-    let users =
-        outcome.users.filter(|_| !is_short(outcome) && outcome.generator.busiest_thread() <= THREAD_SHARE_MAX)?;
+    let has_rate = !is_short(outcome) && outcome.requests.answered > 0;
+    let users = outcome.users.filter(|_| has_rate && outcome.generator.busiest_thread() <= THREAD_SHARE_MAX)?;
     // If nearly all users think, the think time sets the rate.
     let share = users.generator / (users.server + users.connecting + users.generator + users.thinking);
     (share > GENERATOR_SHARE_MAX).then(|| {
@@ -167,4 +168,23 @@ pub(super) fn notes(outcome: &LoadOutcome) -> Vec<String> {
         notes.push(format!("{} service times exceeded one hour and count as one hour", service_time.saturated));
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use breme_load_result::{Requests, UsersSummary};
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_refuses_every_connection_is_no_slow_generator() {
+        let users = UsersSummary { count: 1, connecting: 1e-5, generator: 1e-4, idle: 0.999_89, ..Default::default() };
+        let outcome = |answered| LoadOutcome {
+            elapsed_ns: 358_000_000,
+            users: Some(users),
+            requests: Requests { answered, ..Default::default() },
+            ..Default::default()
+        };
+        assert_eq!([outcome(0), outcome(1)].map(|outcome| starvation_note(&outcome).is_some()), [false, true]);
+    }
 }
