@@ -34,7 +34,7 @@ use crate::engine::{Engine, NodeChange};
 use crate::peers::{AddressError, Peers};
 
 pub use self::requests::{Forwarded, Released, Running, Turn, Waiting};
-pub use self::times::{BOUNDS, Histogram, Stages, Times};
+pub use self::times::{Stages, Times};
 
 /// Limit of the events queued for a slow reader; older ones are lost.
 pub const EVENTS_MAX: usize = 1024;

@@ -389,7 +389,7 @@ impl<'a> Parser<'a> {
                 Some(near) if of.is_none() => {
                     at.fault(format!("there is no measure `{}`; did you mean `{near}`?", parts.join(".")))
                 }
-                _ => at.fault(problem),
+                _ => at.fault(self.vocabulary.without_others(problem)),
             }
         })?;
         if self.vocabulary.is_empty() {

@@ -75,7 +75,7 @@ const OTHER_WORDS: [(&str, &str); 20] = [
 /// A name that is no quantity's, with the likely or the known ones.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum MeasureNameError {
-    #[error("there is no measure `{name}`; {remedy}", remedy = .meant.map_or_else(known_names, |meant| format!("did you mean `{meant}`?")))]
+    #[error("there is no measure `{name}`; {remedy}", remedy = .meant.map_or_else(|| known_names(true), |meant| format!("did you mean `{meant}`?")))]
     Unknown { name: String, meant: Option<&'static str> },
     #[error("`{0}` names no status; write for example status.500")]
     Status(String),
@@ -187,17 +187,26 @@ fn figure(name: &str) -> Result<TimeFigure, MeasureNameError> {
     Err(MeasureNameError::Unknown { name: name.to_owned(), meant })
 }
 
-fn known_names() -> String {
+/// Without subjects there is no measured process either, except for the share of processors in the load's own result.
+pub(crate) fn known_names(has_subjects: bool) -> String {
     let names = |place| {
-        let words = WORDS.iter().filter(|(_, quantity)| quantity.measured_on() == place).map(|(word, _)| *word);
+        let is_known = |quantity: &Quantity| {
+            has_subjects || !quantity.is_of_generator() || *quantity == Quantity::GeneratorCpuShare
+        };
+        let of_place = |quantity: &Quantity| quantity.measured_on() == place && is_known(quantity);
+        let words = WORDS.iter().filter(|(_, quantity)| of_place(quantity)).map(|(word, _)| *word);
         words.collect::<Vec<_>>().join(", ")
+    };
+    let of_subjects = if has_subjects {
+        format!(" of a workload, and {}, counter.NAME of a subject", names(MeasuredOn::Subject))
+    } else {
+        String::new()
     };
     format!(
         "known are mean, p50, p99.9, min, max, stdev (of the response time; service.p99, connect.p99 and \
          stale.age.p99: of the service time, the time to connect and the age of stale responses), {}, status.500, \
-         step.NAME.p99 of a workload, and {}, counter.NAME of a subject",
-        names(MeasuredOn::Workload),
-        names(MeasuredOn::Subject)
+         step.NAME.p99{of_subjects}",
+        names(MeasuredOn::Workload)
     )
 }
 

@@ -3,7 +3,7 @@
 use breme_base::suggest_or_list;
 
 use crate::cursor::{ExpressionError, Stretch};
-use crate::quantity::MeasuredOn;
+use crate::quantity::{MeasureNameError, MeasuredOn, known_names};
 use crate::terms::{Expression, Measure, Quantity};
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -124,6 +124,17 @@ impl Vocabulary {
     /// There is no such factor, or it has no such level.
     pub fn level_elsewhere(&self, factor: &str, level: &str) -> Result<(String, String), ExpressionError> {
         self.level((factor, Stretch { start: 0, end: 1 }), (level, Stretch { start: 1, end: 2 }))
+    }
+
+    /// The problem of a name, without a list of measures that do not exist here.
+    pub(crate) fn without_others(&self, problem: MeasureNameError) -> String {
+        match problem {
+            MeasureNameError::Unknown { name, meant: None } => {
+                let has_subjects = self.is_empty() || !self.subjects.is_empty();
+                format!("there is no measure `{name}`; {}", known_names(has_subjects))
+            }
+            other => other.to_string(),
+        }
     }
 
     /// Whether it is empty, which disables all checks.

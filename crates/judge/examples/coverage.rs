@@ -1,5 +1,5 @@
 //! Simulates how often 95 % intervals contain the true value on a disturbed machine: unsteady trials discarded and
-//! repeated, or kept. Prints the table of docs/METHODS.md; the argument is the number of experiments per row.
+//! repeated, or kept. Prints the table of docs/STATISTICS.md; the argument is the number of experiments per row.
 
 #![allow(dead_code, reason = "the tests use the rest")]
 #![allow(clippy::unwrap_used, reason = "a fault of the simulation ends it")]

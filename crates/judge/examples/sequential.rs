@@ -1,5 +1,5 @@
 //! Simulates how often runs that end as soon as their hypothesis has a verdict are wrong, and how many blocks they
-//! take. Prints the table of docs/METHODS.md.
+//! take. Prints the table of docs/STATISTICS.md.
 //!
 //! ```text
 //! cargo run --release -p breme-judge --example sequential [RUNS]

@@ -209,35 +209,35 @@ impl Sided {
     }
 }
 
-/// Describes the tests, their correction and their power in a line.
+/// Describes the rule and its power in a line.
 fn line(rows: &[Drafted], summary: &GateSummary, rules: &CompareRules) -> String {
     if summary.rows == 0 {
         return "The gate has nothing to judge.".to_owned();
     }
     let percent = (rules.confidence * 1e4).round() / 1e2;
-    let all = if summary.rows == 1 { "it".to_owned() } else { format!("all {}", summary.rows) };
-    let corrected = if summary.rows == 1 { String::new() } else { format!(", corrected over {} (Holm)", summary.rows) };
+    format!(
+        "Gate of {}: passes if the {percent} % interval of every row is within its margin. {}",
+        count(summary.rows, "row"),
+        power_text(rows, summary)
+    )
+}
+
+fn power_text(rows: &[Drafted], summary: &GateSummary) -> String {
+    let Some(power) = summary.power else { return "Without data its power is unknown.".to_owned() };
     let blocks = |side: fn(&Drafted) -> usize| {
         rows.iter().filter(|row| row.margin.is_some()).map(side).min().unwrap_or_default()
     };
-    let (before, after) = (blocks(|row| row.row.blocks_before), blocks(|row| row.row.blocks_after));
-    let power = match (summary.power, summary.blocks_for_power) {
-        (None, _) => "the power is unknown without data".to_owned(),
-        (Some(power), more) => {
-            let now = format!(
-                "with {before} and {after} blocks and this scatter, two equal systems pass with a probability of about {power:.2}"
-            );
-            match more {
-                _ if power >= POWER_WANTED => now,
-                Some(blocks) => format!("{now} (0.90 with {blocks} blocks each)"),
-                None => format!("{now} (0.90 needs more than {BLOCKS_PROPOSED_MAX} blocks each, or a wider margin)"),
-            }
-        }
+    let blocks = match (blocks(|row| row.row.blocks_before), blocks(|row| row.row.blocks_after)) {
+        (before, after) if before == after => format!("{before} blocks per run"),
+        (before, after) => format!("{before} and {after} blocks"),
     };
-    format!(
-        "Gate: {}; to pass, {all} must have the whole {percent} % interval within the margin (no correction needed); a row is worse if its whole interval lies beyond it{corrected}; {power}.",
-        count(summary.rows, "row")
-    )
+    let more = match summary.blocks_for_power {
+        _ if power >= POWER_WANTED => String::new(),
+        Some(blocks) => format!("; {blocks} blocks per run would make that 90 %"),
+        None => format!("; for 90 %, more than {BLOCKS_PROPOSED_MAX} blocks per run are needed, or a wider margin"),
+    };
+    let percent = power * 100.0;
+    format!("With {blocks} and this noise, two equal systems would pass in about {percent:.0} % of comparisons{more}.")
 }
 
 /// The verdict in one or two sentences.
@@ -250,11 +250,7 @@ pub(crate) fn sentence(rows: &[Drafted], judged: &Judged) -> String {
         GateVerdict::Worse => format!("Worse in {worse} of {}. {first}", count(all, "gated row")),
         GateVerdict::NotWorse => format!("Not worse in any of {}.", count(all, "gated row")),
         GateVerdict::NoVerdict => {
-            format!(
-                "No verdict: {} of {} could not be shown to be no worse. {first}",
-                all - not_worse,
-                count(all, "gated row")
-            )
+            format!("No verdict: {} of {} are undecided. {first}", all - not_worse, count(all, "gated row"))
         }
     }
 }

@@ -178,7 +178,7 @@ impl UncorrectedCase {
                 let is_decisive = hypothesis_p.is_some_and(|decisive| (decisive - p).abs() < f64::EPSILON);
                 case.effect.p_holm =
                     Some(if is_decisive { family.corrected } else { (p * family.multiplier).min(1.0) });
-                case.verdict = verdict_of(claim, &case.effect, look, family.size);
+                case.verdict = verdict_of_claim(claim, &case.effect, look, family.size);
                 if case.verdict == Verdict::Supported && failed > 0 {
                     case.verdict = Verdict::Undecided { more_blocks: None };
                 }
@@ -229,7 +229,7 @@ fn tested(relation: Relation, effect: &Effect, look: &Look) -> CaseKind {
     CaseKind::Tested { p, is_adverse }
 }
 
-fn verdict_of(claim: &Claim, effect: &Effect, look: &Look, hypotheses: usize) -> Verdict {
+fn verdict_of_claim(claim: &Claim, effect: &Effect, look: &Look, hypotheses: usize) -> Verdict {
     let position = IntervalPosition::new(effect, look);
     let is_likely = effect.p_holm.is_some_and(|p| p <= 1.0 - look.confidence() + 1e-9);
     let is_limit = claim.left.is_constant() || claim.right.is_constant();

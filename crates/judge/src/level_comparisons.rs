@@ -96,7 +96,7 @@ fn pairs_of_levels(
             }
             let mut effect = effect_of(pairs, look, question.equal_within);
             effect.floor = floors.for_expression(&measure.expression, effect.scale);
-            let verdict = verdict_of(&effect, look);
+            let verdict = verdict_of_levels(&effect, look);
             comparisons.push(Comparison {
                 measure: measure.name.clone(),
                 factor: factor.name.clone(),
@@ -113,7 +113,7 @@ fn pairs_of_levels(
     comparisons
 }
 
-pub(crate) fn verdict_of(effect: &Effect, look: &Look) -> Verdict {
+pub(crate) fn verdict_of_levels(effect: &Effect, look: &Look) -> Verdict {
     let position = IntervalPosition::new(effect, look);
     if effect.center.is_none() {
         Verdict::NoData

@@ -128,9 +128,10 @@ pub(crate) fn differences(before: &RecordedRun<'_>, after: &RecordedRun<'_>) -> 
 #[must_use]
 pub fn head_differences(one: &RunHead, other: &RunHead) -> Vec<String> {
     let text = |value: Option<&String>| value.map_or("unknown", String::as_str).to_owned();
+    let profile = |head: &RunHead| head.profile.as_deref().unwrap_or("none").to_owned();
     let mut facts = vec![
         ("The experiment's title", one.title.clone(), other.title.clone()),
-        ("The profile", text(one.profile.as_ref()), text(other.profile.as_ref())),
+        ("The profile", profile(one), profile(other)),
         ("The version of breme", one.breme_version.clone(), other.breme_version.clone()),
         ("The machine", one.machine.host.clone(), other.machine.host.clone()),
         ("The kernel", one.machine.kernel.clone(), other.machine.kernel.clone()),

@@ -178,11 +178,11 @@ fn correct_for_number(rows: &mut [Drafted], rules: &CompareRules) {
         (rows[index].row.p, rows[index].row.p_discovery) = (Some(p), Some(rate));
     }
     for row in rows {
-        row.row.verdict = verdict_of(row, rules);
+        row.row.verdict = verdict_of_row(row, rules);
     }
 }
 
-fn verdict_of(drafted: &Drafted, rules: &CompareRules) -> RunVerdict {
+fn verdict_of_row(drafted: &Drafted, rules: &CompareRules) -> RunVerdict {
     let row = &drafted.row;
     let Some([center, low, high]) = drafted.interval() else { return RunVerdict::Undecided };
     if row.confidence < rules.confidence {

@@ -100,8 +100,12 @@ fn add_warm_up(workload: &mut WorkloadRecord) {
     workload.held_max_s = workload.held_max_s.max(warm_up.held_max_s);
     (workload.window_s, workload.response, workload.service) = (length_s, response, service);
     let Steady { state, from_s, remark, end_change } = std::mem::take(&mut workload.steady);
-    let at_first =
-        || format!("the first {} differed, as in few other trials of this combination", amount(from_s, Unit::Seconds));
+    let at_first = || {
+        format!(
+            "the first {} differed from the rest, as in few other trials of this combination, so this is not a warm-up",
+            amount(from_s, Unit::Seconds)
+        )
+    };
     let remark = if state == SteadyState::NeverSteady { remark } else { Some(at_first()) };
     workload.steady = Steady { state: SteadyState::NeverSteady, from_s: 0.0, remark, end_change };
 }
@@ -197,7 +201,9 @@ mod tests {
         assert_eq!((user.steady.state, user.steady.from_s), (SteadyState::NeverSteady, 0.0));
         assert_eq!(
             user.steady.remark.as_deref(),
-            Some("the first 100 ms differed, as in few other trials of this combination")
+            Some(
+                "the first 100 ms differed from the rest, as in few other trials of this combination, so this is not a warm-up"
+            )
         );
         assert_eq!(agreed[2], few[2], "the others are as they were");
     }

@@ -1,5 +1,6 @@
 //! Formats numbers, levels and effects as text.
 
+use breme_base::{BYTE_UNITS, NamedUnit, TIME_UNITS, in_unit};
 use breme_expression::{Quantity, TimeFigure, TimeKind, Unit, less_is_better};
 use breme_stats::BLOCKS_MIN;
 
@@ -38,24 +39,19 @@ pub(crate) fn exact(value: f64) -> String {
 }
 
 fn amount_to(digits: usize, value: f64, unit: Unit) -> String {
-    const TIMES: [(f64, &str); 4] = [(1.0, " s"), (1e-3, " ms"), (1e-6, " µs"), (1e-9, " ns")];
-    const BYTES: [(f64, &str); 4] = [(1e9, " GB"), (1e6, " MB"), (1e3, " kB"), (1.0, " B")];
     match unit {
-        Unit::Seconds => in_best(digits, value, &TIMES),
-        Unit::Bytes => in_best(digits, value, &BYTES),
-        Unit::BytesPerSecond => in_best(digits, value, &BYTES) + "/s",
+        Unit::Seconds => in_best(digits, value, &TIME_UNITS),
+        Unit::Bytes => in_best(digits, value, &BYTE_UNITS),
+        Unit::BytesPerSecond => in_best(digits, value, &BYTE_UNITS) + "/s",
         Unit::PerSecond => number_to(digits, value) + "/s",
         Unit::Share => number_to(digits, value * 100.0) + " %",
         Unit::Plain => number_to(digits, value),
     }
 }
 
-fn in_best(digits: usize, value: f64, units: &[(f64, &str)]) -> String {
-    // A value that rounds to a thousand of one unit is one of the next.
-    let fits = |(size, _): &&(f64, &str)| value.abs() >= size * 0.9995;
-    let smallest = if value == 0.0 { units.iter().find(|(size, _)| *size == 1.0) } else { units.last() };
-    let best = units.iter().find(fits).or(smallest);
-    best.map_or_else(|| number_to(digits, value), |(size, name)| number_to(digits, value / size) + name)
+fn in_best(digits: usize, value: f64, units: &[NamedUnit]) -> String {
+    let (value, unit) = in_unit(value, units);
+    format!("{} {unit}", number_to(digits, value))
 }
 
 /// Formats with this many digits and separated thousands.

@@ -6,6 +6,8 @@
 use std::path::Path;
 use std::time::Instant;
 
+use breme_base::terminal::Style;
+
 #[path = "../tests/fixture/mod.rs"]
 mod fixture;
 
@@ -23,7 +25,7 @@ fn main() -> std::io::Result<()> {
     std::fs::write(&path, &page)?;
     println!("{}: {} bytes in {took:?}\n", path.display(), page.len());
     if !is_large {
-        println!("{}", breme_report::text(&run, breme_report::Style { colours: true, width: 110 }));
+        println!("{}", breme_report::text(&run, Style { colours: true, width: Some(110) }));
         std::fs::write(folder.join("sample-report.md"), breme_report::markdown(&run))?;
     }
     Ok(())

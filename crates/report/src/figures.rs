@@ -1,6 +1,6 @@
 //! Numbers for people: three digits and a suitable unit.
 
-use breme_base::{long_duration, three_digits};
+use breme_base::{bytes_text, in_unit, three_digits, time_text};
 use breme_expression::Unit;
 
 /// `1.23 ms`, `45.6k/s`, `12.3 MB`, `0.42 %`.
@@ -11,10 +11,10 @@ pub(crate) fn figure(value: f64, unit: Unit) -> String {
     let sign = if value < 0.0 { "−" } else { "" };
     let value = value.abs();
     match unit {
-        Unit::Seconds => format!("{sign}{}", seconds(value)),
+        Unit::Seconds => format!("{sign}{}", time_text(value)),
         Unit::PerSecond => format!("{sign}{}/s", thousands(value)),
-        Unit::Bytes => format!("{sign}{}", bytes(value)),
-        Unit::BytesPerSecond => format!("{sign}{}/s", bytes(value)),
+        Unit::Bytes => format!("{sign}{}", bytes_text(value)),
+        Unit::BytesPerSecond => format!("{sign}{}/s", bytes_text(value)),
         Unit::Share => format!("{sign}{} %", percent(value)),
         Unit::Plain => format!("{sign}{}", thousands(value)),
     }
@@ -98,46 +98,14 @@ fn percent(share: f64) -> String {
     if kept.ends_with('.') { format!("{kept}0") } else { kept.to_owned() }
 }
 
-fn seconds(value: f64) -> String {
-    match value {
-        0.0 => String::from("0 s"),
-        v if v < 999.5e-9 => format!("{} ns", short(v * 1e9)),
-        v if v < 999.5e-6 => format!("{} µs", short(v * 1e6)),
-        v if v < 999.5e-3 => format!("{} ms", short(v * 1e3)),
-        v if v < 120.0 => format!("{} s", short(v)),
-        v => long_duration(v.round() as u64),
-    }
-}
-
-fn bytes(value: f64) -> String {
-    const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
-    let (scaled, step) = scale(value, UNITS.len());
-    if step == 0 && value.fract() == 0.0 {
-        return format!("{value} B");
-    }
-    format!("{} {}", short(scaled), UNITS[step])
-}
-
 fn thousands(value: f64) -> String {
-    const UNITS: [&str; 5] = ["", "k", "M", "G", "T"];
     // The logarithmic mean of equal counts is none exactly.
     let whole = value.round();
     if (value - whole).abs() <= 1e-9 * whole && whole < 10_000.0 {
         return format!("{whole}");
     }
-    let (scaled, step) = scale(value, UNITS.len());
-    format!("{}{}", short(scaled), UNITS[step])
-}
-
-/// Divides by 1,000 until at most three digits remain before the point.
-fn scale(value: f64, steps: usize) -> (f64, usize) {
-    let mut scaled = value;
-    let mut step = 0;
-    while scaled.abs() >= 999.5 && step + 1 < steps {
-        scaled /= 1_000.0;
-        step += 1;
-    }
-    (scaled, step)
+    let (scaled, unit) = in_unit(value, &[(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")]);
+    short(scaled) + unit
 }
 
 /// Three digits; two below 0.01, and a power of ten from a million on.

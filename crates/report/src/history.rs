@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use breme_base::terminal::{BOLD, DIM, Style};
 use breme_base::{markdown_prose, plural};
 use breme_expression::Unit;
 use breme_judge::{History, HistoryRow, HistoryRun, RunRole, TrendVerdict};
@@ -9,7 +10,7 @@ use breme_judge::{History, HistoryRow, HistoryRun, RunRole, TrendVerdict};
 use crate::figures::estimate;
 use crate::markdown::{mark, write_folded};
 use crate::table::Table;
-use crate::text::{BOLD, DIM, Style, TextPage, colour, fits};
+use crate::text::{TextPage, colour, fits};
 use crate::words::{self, VerdictWords};
 
 /// Limit of the runs in a table of text or Markdown.
@@ -29,7 +30,7 @@ pub fn history_text(history: &History, style: Style) -> String {
     }
     let recent = recent(history);
     page.table("Runs", runs_table(history, &recent));
-    for table in fitting_values(history, &recent, page.style.width) {
+    for table in fitting_values(history, &recent, page.width) {
         page.table("Medians over the blocks, with their intervals", table);
     }
     page.gap();
@@ -222,7 +223,7 @@ mod tests {
         }
         let gap = text.lines().filter(|line| line.contains("main-2")).nth(1).unwrap();
         assert_eq!(gap.split_whitespace().collect::<Vec<_>>(), ["2", "main-2", "–", "–"], "{text}");
-        let narrow = history_text(&history(4), Style { colours: false, width: 60 });
+        let narrow = history_text(&history(4), Style { colours: false, width: Some(60) });
         assert!(narrow.lines().all(|line| line.chars().count() <= 60), "{narrow}");
         let blocks = narrow.matches("Medians over the blocks").count();
         assert_eq!(blocks, 2, "{narrow}");

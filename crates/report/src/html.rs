@@ -71,7 +71,7 @@ pub fn html(run: &Run<'_>) -> String {
 
 fn page(run: &Run<'_>, sections: &[Section], data: &Value) -> Markup {
     let version = &run.head.breme_version;
-    let head = head(&format!("{} · breme", words::one_line(run.title())), version, "", None);
+    let head = head(&format!("{} · breme", words::one_line(run.title())), version, "");
     let main = html! { (top::answer(run)) (all(sections)) };
     let links = sections.iter().map(Section::link);
     document(&head, &top::banner(run), ("answer", "Answer"), links, &main, &foot(version, data))

@@ -43,5 +43,5 @@ pub use instruments::{Instrument, InstrumentRow, Instruments};
 pub use markdown::markdown;
 pub use rows::{Histograms, csv_measures, csv_trials, json, schema};
 pub use run::Run;
-pub use text::{Style, text};
+pub use text::text;
 pub use tools::{go_bench, jtl, loads_without_times};

@@ -1,8 +1,9 @@
 //! A run for a terminal, and the tables shared with Markdown.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 
+use breme_base::plural;
+use breme_base::terminal::{BOLD, CYAN, DIM, GREEN, RED, Style, WIDTH_MIN, YELLOW, fold};
 use breme_experiment::record::TrialEnd;
 use breme_expression::Unit;
 use breme_judge::judgement::{Judgement, MeasureRow, MeasureTable, NoiseFloor};
@@ -11,7 +12,6 @@ use crate::figures::{self, estimate, figure_or_dash};
 use crate::run::Run;
 use crate::table::{Cell, Table};
 use crate::{key_comparisons, units, words};
-use breme_base::plural;
 
 /// Limit of the failures whose last output is shown.
 const FAILED_MAX: usize = 3;
@@ -19,30 +19,8 @@ const FAILED_MAX: usize = 3;
 const ROWS_MAX: usize = 60;
 /// Limit of the measures side by side in a table of the study.
 pub(crate) const MEASURES_ABREAST_MAX: usize = 4;
-/// Text narrower than this is unreadable.
-const WIDTH_MIN: usize = 30;
-
-/// How text is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Style {
-    /// ANSI colours; off if the output is no terminal or `NO_COLOR` is set.
-    pub colours: bool,
-    /// Columns of the terminal.
-    pub width: usize,
-}
-
-impl Default for Style {
-    fn default() -> Self {
-        Self { colours: false, width: 100 }
-    }
-}
-
-pub(crate) const BOLD: &str = "1";
-pub(crate) const DIM: &str = "2";
-const RED: &str = "31";
-const GREEN: &str = "32";
-const YELLOW: &str = "33";
-const CYAN: &str = "36";
+/// Columns if the output is no terminal.
+const WIDTH_DEFAULT: usize = 100;
 
 #[must_use]
 pub fn text(run: &Run<'_>, style: Style) -> String {
@@ -64,7 +42,7 @@ pub fn text(run: &Run<'_>, style: Style) -> String {
     }
     page.gap();
     page.hypotheses(run);
-    for (title, table) in fitting_study(judgement, page.style.width) {
+    for (title, table) in fitting_study(judgement, page.width) {
         page.table(&title, table);
     }
     for line in zero_measures(judgement) {
@@ -84,16 +62,13 @@ pub fn text(run: &Run<'_>, style: Style) -> String {
 
 pub(crate) struct TextPage {
     pub(crate) out: String,
-    pub(crate) style: Style,
+    pub(crate) width: usize,
+    style: Style,
 }
 
 impl TextPage {
     pub(crate) fn new(style: Style) -> Self {
-        Self { out: String::new(), style: Style { width: style.width.max(WIDTH_MIN), ..style } }
-    }
-
-    fn paint(&self, code: &str, text: &str) -> String {
-        if self.style.colours && !code.is_empty() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+        Self { out: String::new(), width: style.width.unwrap_or(WIDTH_DEFAULT).max(WIDTH_MIN), style }
     }
 
     pub(crate) fn gap(&mut self) {
@@ -104,10 +79,13 @@ impl TextPage {
 
     /// Wraps text at the width; continuation lines begin with `indent`.
     pub(crate) fn paragraph(&mut self, text: &str, code: &str, indent: &str) {
-        for line in wrapped(text, self.style.width, indent) {
-            let painted = self.paint(code, &line);
-            let _ = writeln!(self.out, "{painted}");
+        for line in fold(text, self.width, indent.len()).lines() {
+            self.line(code, line);
         }
+    }
+
+    fn line(&mut self, code: &str, line: &str) {
+        self.out += &(self.style.paint(code, line) + "\n");
     }
 
     fn hypotheses(&mut self, run: &Run<'_>) {
@@ -159,17 +137,17 @@ impl TextPage {
         self.gap();
         self.paragraph(&words::one_line(title), BOLD, "");
         let widths = natural_widths(&table);
-        if total(&widths) > self.style.width {
+        if total(&widths) > self.width {
             self.list(&table);
             return;
         }
         let names = table.columns.iter().map(|column| Cell::from(column.name.as_str())).collect::<Vec<_>>();
         let head = line(&table, &names, &widths);
-        let _ = writeln!(self.out, "{}", self.paint(DIM, &head));
+        self.line(DIM, &head);
         for row in &table.rows {
             let text = line(&table, row, &widths);
             let class = row.iter().find_map(|cell| cell.class).unwrap_or_default();
-            let _ = writeln!(self.out, "{}", self.paint(colour(class), &text));
+            self.line(colour(class), &text);
         }
         self.remark(&table);
     }
@@ -249,25 +227,6 @@ fn line(table: &Table, cells: &[Cell], widths: &[usize]) -> String {
     }
     line.truncate(line.trim_end().len());
     line
-}
-
-fn wrapped(text: &str, width: usize, indent: &str) -> Vec<String> {
-    let lead: String = text.chars().take_while(|&c| c == ' ').collect();
-    let mut lines = vec![lead];
-    let mut is_empty = true;
-    for word in text.split_whitespace() {
-        let Some(last) = lines.last_mut() else { break };
-        if !is_empty && last.chars().count() + 1 + word.chars().count() > width {
-            lines.push(format!("{indent}{word}"));
-            continue;
-        }
-        if !is_empty {
-            last.push(' ');
-        }
-        last.push_str(word);
-        is_empty = false;
-    }
-    lines
 }
 
 /// The answer; there is always one.

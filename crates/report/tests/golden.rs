@@ -6,12 +6,13 @@ mod fixture;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use breme_base::terminal::Style;
 use breme_judge::judgement::{ComparisonCounts, MeasureRow, MeasureTable};
-use breme_report::{Histograms, Run, Style};
+use breme_report::{Histograms, Run};
 use fixture::Fixture;
 
 fn text(fixture: &Fixture, width: usize) -> String {
-    breme_report::text(&fixture.run(), Style { colours: false, width })
+    breme_report::text(&fixture.run(), Style { colours: false, width: Some(width) })
 }
 
 /// The page without the parts common to all pages.

@@ -121,7 +121,12 @@ impl Week {
 }
 
 fn info(name: &str) -> TargetInfo {
-    TargetInfo { name: name.to_owned(), url: format!("http://127.0.0.1:8080/{name}"), concurrency: 1 }
+    TargetInfo {
+        name: name.to_owned(),
+        url: format!("http://127.0.0.1:8080/{name}"),
+        concurrency: 1,
+        is_removed: false,
+    }
 }
 
 fn history() -> History {
@@ -194,4 +199,24 @@ fn week_has_charts_heat_map_and_outages() {
     assert!(browser.complaints().is_empty(), "{:?}", browser.complaints());
     let requests: BTreeSet<&str> = browser.requests().into_iter().collect();
     assert_eq!(requests.len(), 1, "{requests:?}");
+}
+
+/// Also without scripts the page stays as it is.
+#[test]
+fn reloading_can_be_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let file: PathBuf = folder.path().join("watch.html");
+    let page = page(&history(), Some(3_600));
+    assert!(!page.contains("http-equiv=\"refresh\""));
+    std::fs::write(&file, page).unwrap();
+    let mut browser = Browser::start();
+    browser.open_whole(&file, 1280);
+    let box_text = "document.querySelector('#reload:not([hidden])').innerText.trim()";
+    assert_eq!(browser.evaluate(box_text), "Reload every 3600 s");
+    let is_chosen = "document.querySelector('#reload input').checked";
+    assert_eq!(browser.evaluate(is_chosen), true);
+    browser.evaluate("document.querySelector('#reload input').click()");
+    browser.open_whole(&file, 1280);
+    assert_eq!(browser.evaluate(is_chosen), false, "the choice outlives a reload by hand");
+    assert!(browser.complaints().is_empty(), "{:?}", browser.complaints());
 }

@@ -94,7 +94,7 @@ pub enum JournalProblem {
     Exists,
     #[error("cannot create the folder: {0}; choose another place with --runs")]
     Folder(#[source] io::Error),
-    #[error("is not the folder of a run: it has no {head}", head = HEAD)]
+    #[error("there is no run here (no {head}); give the folder of a run, or its name in `runs`", head = HEAD)]
     NoRun,
     #[error("has layout {0}, and this breme reads layouts up to {last}; use a newer breme", last = VERSION)]
     LaterLayout(u32),
@@ -516,7 +516,7 @@ mod tests {
     #[test]
     fn other_folders_and_later_layouts_are_refused() {
         let (folder, run) = run_of(0);
-        assert!(read(folder.path()).unwrap_err().to_string().contains("is not the folder of a run"));
+        assert!(read(folder.path()).unwrap_err().to_string().contains("there is no run here"));
         let later = serde_json::to_vec(&RunHead { version: VERSION + 1, ..head() }).unwrap();
         fs::write(run.join(HEAD), later).unwrap();
         assert!(read(&run).unwrap_err().to_string().contains("use a newer breme"));

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "takes a minute; the shares in docs/METHODS.md"]
+    #[ignore = "takes a minute; the shares in docs/STATISTICS.md"]
     fn shares_of_false_alarms() {
         for (design, end) in
             [((6, 24), 24), ((6, 24), 96), ((8, 24), 96), ((6, 12), 48), ((6, 6), 24), ((12, 12), 48), ((24, 24), 96)]

@@ -18,7 +18,7 @@
 //! below [`CHANGE_MIN`] of the mean is ignored, however significant. The method is deterministic.
 //!
 //! [`Steadiness::NeverSteady`] is a warning, not a reason to discard: disturbances also slow a trial down, so selecting
-//! steady trials would select fast ones (docs/METHODS.md has the figures).
+//! steady trials would select fast ones (docs/STATISTICS.md has the figures).
 //!
 //! Measured by seeded simulation, in % of series called [`Steadiness::NeverSteady`] (the tests hold bounds around
 //! these):

@@ -34,7 +34,7 @@ pub enum DiscoveryError {
     Spawn(#[from] SpawnError),
     #[error(transparent)]
     Stop(#[from] StopError),
-    #[error("it {ending} before it served{}", said(&.ending.printed))]
+    #[error("{ending} before it was ready{}", said(&.ending.printed))]
     Ended { ending: ExitInfo },
     #[error("GET {url} returned status {status}")]
     Status { url: String, status: u16 },

@@ -12,6 +12,7 @@
 
 mod forms;
 pub(crate) mod levels;
+pub(crate) mod positions;
 pub(crate) mod schema;
 pub(crate) mod values;
 
@@ -23,9 +24,8 @@ use serde_json::Value as Json;
 
 pub(crate) use self::forms::METHODS;
 use self::forms::{BlocksForm, Factor, FaultForm, FigureForm, RequestForm, SameTwice};
-use self::values::{
-    At, Command, ContentSource, Count, Number, OneOrMany, Ordered, Rate, Raw, Share, Size, Start, Text, Time,
-};
+use self::positions::{At, OneOrMany, Ordered, Raw};
+use self::values::{Command, ContentSource, Count, Number, Rate, Share, Size, Start, Text, Time};
 
 /// An experiment: systems under test, loads, factors, hypotheses.
 #[derive(Debug, Default, Deserialize, JsonSchema)]

@@ -35,10 +35,6 @@ pub enum ExtensionError {
 }
 
 impl Blocks {
-    pub(super) const fn fixed(blocks: u32) -> Self {
-        Self { least: blocks, most: blocks, extended_to: None }
-    }
-
     /// Limit of the blocks that are run.
     #[must_use]
     pub fn to_run(self) -> u32 {

@@ -8,7 +8,7 @@ use breme_toml::{Collector, Span, TreeNode, Value};
 use super::resolve::Design;
 use super::resolver::Resolver;
 use crate::file;
-use crate::file::values::At;
+use crate::file::positions::At;
 use crate::trial::{Fault, FaultAction, SubjectKind, SubjectSpec, WarmUp, WorkloadSpec};
 
 const FAULT_COUNT_MAX: usize = 100;

@@ -12,7 +12,8 @@ use super::workload_draft::{WorkloadDraft, load_rate, start_delay};
 use crate::figure::{Figure, FigurePattern, PatternFault};
 use crate::file;
 use crate::file::levels::{OF_GENERATOR, OF_ITSELF};
-use crate::file::values::{At, ContentSource, Ordered, Raw};
+use crate::file::positions::{At, Ordered, Raw};
+use crate::file::values::ContentSource;
 use crate::placeholder;
 use crate::trial::{GeneratorCommand, WorkloadSpec};
 

@@ -9,6 +9,7 @@
 //! starts. A trial is resolved again when it is due; the same text results in the same trial.
 
 mod blocks;
+mod combinations;
 mod document;
 mod estimate;
 mod factors;
@@ -30,6 +31,7 @@ mod resolver;
 mod roles;
 mod run;
 mod subject;
+mod warnings;
 mod workload;
 mod workload_draft;
 

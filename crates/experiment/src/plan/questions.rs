@@ -10,7 +10,8 @@ use super::factors::{FactorSpec, LevelRange};
 use super::gate::{Gate, GatedMeasure, check_margin};
 use super::measures::{PlanMeasure, standard_measures};
 use super::resolve::Resolved;
-use crate::file::values::{At, measured};
+use crate::file::positions::At;
+use crate::file::values::measured;
 use crate::file::{self, ModelKindText};
 use crate::placeholder;
 

@@ -6,7 +6,7 @@ use breme_toml::{Collector, Entry, Span, Table, TreeNode, Value};
 
 use super::resolver::Resolver;
 use crate::file::METHODS;
-use crate::file::values::{At, Raw};
+use crate::file::positions::{At, Raw};
 
 /// Method, if specified, and path.
 pub(super) struct PlannedRequest {

@@ -5,7 +5,8 @@ use super::resolver::Resolver;
 use super::roles::{ResetReadiness, Role, RoleReset, key_of};
 use super::subject::{Subject, check_url};
 use crate::file;
-use crate::file::values::{At, Command};
+use crate::file::positions::At;
+use crate::file::values::Command;
 use crate::trial::{AdminToken, Reset, ResetAction, SubjectKind};
 use breme_base::suggest_or_list;
 

@@ -12,7 +12,7 @@ use super::names::check_name;
 use super::order;
 use super::resolver::Resolver;
 use super::subject::{SUBJECT_COUNT_MAX, Subject};
-use crate::file::values::{At, OneOrMany};
+use crate::file::positions::{At, OneOrMany};
 use crate::file::{self, RestartText};
 use crate::trial::{Fault, Reset, SubjectSpec, TrialKey, TrialSpec, WarmUp, WorkloadSpec};
 

@@ -11,7 +11,8 @@ use breme_toml::{Collector, Span, Table, TreeNode};
 use super::roles::Roles;
 use crate::file::RestartText;
 use crate::file::levels::Levels;
-use crate::file::values::{At, ContentSource};
+use crate::file::positions::At;
+use crate::file::values::ContentSource;
 use crate::placeholder;
 
 /// Limit of a file that an experiment names, and of all of them together.

@@ -6,24 +6,23 @@ use breme_base::suggest_or_list;
 use breme_toml::{Collector, Entry, Table, Value, node_of};
 
 use super::blocks::Blocks;
-use super::model::Plan;
 use super::repeats::{REPEATS_DEFAULT, REPEATS_MAX};
-use crate::file::values::{At, Raw};
+use crate::file::positions::{At, Raw};
 use crate::file::{self, OrderText};
 
 pub(super) const SEED_DEFAULT: u64 = 1;
-pub(super) const EQUAL_WITHIN_DEFAULT: f64 = 0.02;
-pub(super) const CONFIDENCE_DEFAULT: f64 = 0.95;
+const EQUAL_WITHIN_DEFAULT: f64 = 0.02;
+const CONFIDENCE_DEFAULT: f64 = 0.95;
 
 pub(super) struct Run {
     pub seed: u64,
-    blocks: Blocks,
-    repeats: u64,
-    budget: Option<Duration>,
-    confidence: f64,
-    equal_within: f64,
-    is_random: bool,
-    aa: Option<u32>,
+    pub blocks: Blocks,
+    pub repeats: u32,
+    pub budget: Option<Duration>,
+    pub confidence: f64,
+    pub equal_within: f64,
+    pub is_random: bool,
+    pub aa: Option<u32>,
 }
 
 /// Keys that are the same for the whole run; the rest of the design may differ between combinations.
@@ -71,23 +70,13 @@ impl Run {
         Some(Self {
             seed: file.seed.map_or(SEED_DEFAULT, |seed| seed.0),
             blocks: blocks?,
-            repeats,
+            repeats: u32::try_from(repeats).unwrap_or(u32::MAX),
             budget: file.budget.map(|budget| budget.value.0),
             confidence,
             equal_within: file.equal_within.map_or(EQUAL_WITHIN_DEFAULT, |share| share.0),
             is_random: file.order != Some(OrderText::Fixed),
             aa,
         })
-    }
-
-    pub(super) fn into_plan(self, plan: &mut Plan) {
-        plan.blocks = self.blocks;
-        plan.repeats = u32::try_from(self.repeats).unwrap_or(u32::MAX);
-        plan.budget = self.budget;
-        plan.confidence = self.confidence;
-        plan.equal_within = self.equal_within;
-        plan.is_random = self.is_random;
-        plan.aa = self.aa;
     }
 }
 

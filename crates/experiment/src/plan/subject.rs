@@ -10,7 +10,8 @@ use super::names::check_name;
 use super::resolver::Resolver;
 use super::roles::{Role, Roles, Scope};
 use crate::file::levels::OF_RUN;
-use crate::file::values::{At, Text};
+use crate::file::positions::At;
+use crate::file::values::Text;
 use crate::file::{self, RestartText};
 use crate::placeholder;
 use crate::trial::{

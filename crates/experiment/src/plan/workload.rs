@@ -18,7 +18,8 @@ use super::resolve::{DURATION_MAX, Design, Route};
 use super::resolver::Resolver;
 use super::workload_draft::{WorkloadDraft, load_rate, start_delay};
 use crate::file;
-use crate::file::values::{At, ContentSource, Text, trim_parts};
+use crate::file::positions::At;
+use crate::file::values::{ContentSource, Text, trim_parts};
 use crate::trial::{LoadRate, WorkloadSpec};
 
 const WORKLOAD_COUNT_MAX: usize = 50;

@@ -8,7 +8,8 @@ use breme_toml::{Entry, Span, Value};
 use super::resolve::{Route, check_duration};
 use super::resolver::Resolver;
 use crate::file;
-use crate::file::values::{At, StartAfter};
+use crate::file::positions::At;
+use crate::file::values::StartAfter;
 use crate::placeholder;
 use crate::trial::{LoadRate, WorkloadSpec};
 

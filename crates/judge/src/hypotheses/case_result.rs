@@ -206,7 +206,7 @@ fn claimed(relation: Relation, value: &str, unit: Unit, effect: &Effect) -> Stri
         (Relation::Greater, _) => format!("more than {value}"),
         (Relation::Equal, Some(within)) => format!("{value}, within {within}"),
         (Relation::Equal, None) => format!("exactly {value}"),
-        (Relation::Different, Some(within)) => format!("not {value}, by more than {within}"),
+        (Relation::Different, Some(within)) => format!("a difference of more than {within} from {value}"),
         (Relation::Different, None) => format!("not {value}"),
     }
 }

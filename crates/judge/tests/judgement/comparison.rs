@@ -322,7 +322,7 @@ fn a_rare_total_failure_does_not_pass() {
     assert_eq!(back.verdict, GateVerdict::NotWorse, "{}", back.sentence);
 }
 
-/// The table of docs/METHODS.md:
+/// The table of docs/STATISTICS.md:
 /// `cargo test -p breme-judge --test judgement -- --ignored --nocapture table_of_the_gate`.
 #[test]
 #[ignore = "prints a table"]

@@ -1,6 +1,6 @@
 //! Whether intervals contain the true value as often as claimed while a neighbour disturbs the trials: a few
 //! experiments in some worlds. `cargo run --release -p breme-judge --example coverage` prints the table of
-//! docs/METHODS.md.
+//! docs/STATISTICS.md.
 
 use crate::interference::{Rule, WORLDS, World};
 

@@ -48,7 +48,7 @@ impl HistoryPage<'_> {
         .collect();
         let version = env!("CARGO_PKG_VERSION");
         let data = json!({ "charts": gallery.into_json(), "time": null });
-        let head = head(&format!("{} · breme compare", self.title()), version, "", None);
+        let head = head(&format!("{} · breme compare", self.title()), version, "");
         let main = html! { (self.answer()) (all(&sections)) };
         let links = sections.iter().map(Section::link);
         document(&head, &self.banner(), ("answer", "Answer"), links, &main, &foot(version, &data)).into_string()

@@ -79,7 +79,7 @@ impl LoadPage<'_> {
         let title = words::short(&words::one_line(&self.title()), 100);
         let invalid = if self.is_valid() { "" } else { "INVALID: " };
         let version = &self.outcome.breme_version;
-        let head = head(&format!("{invalid}{title} · breme load"), version, LOAD_STYLE, None);
+        let head = head(&format!("{invalid}{title} · breme load"), version, LOAD_STYLE);
         let main = html! { (self.summary()) (all(&sections)) };
         let links = sections.iter().map(Section::link);
         document(&head, &self.banner(), ("summary", "Summary"), links, &main, &foot(version, &data)).into_string()

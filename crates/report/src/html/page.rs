@@ -12,6 +12,8 @@ use sha2::{Digest, Sha256};
 
 const STYLE: &str = include_str!("../../assets/report.css");
 const SCRIPT: &str = include_str!("../../assets/report.js");
+/// A page of a running watch reloads itself, which its reader can stop (WCAG 2.2.1).
+const RELOAD_SCRIPT: &str = include_str!("../../assets/reload.js");
 static CHARTS_SCRIPT: LazyLock<String> = LazyLock::new(|| {
     let mut script = String::new();
     GzDecoder::new(&include_bytes!("../../assets/echarts.min.js.gz")[..])
@@ -57,13 +59,12 @@ pub(super) fn document<'a>(
     }
 }
 
-/// The head of any page. `style` is appended to the common style; a page that is still being written reloads itself.
-pub(super) fn head(title: &str, breme_version: &str, style: &str, reload_s: Option<u32>) -> Markup {
+/// The head of any page. `style` is appended to the common style.
+pub(super) fn head(title: &str, breme_version: &str, style: &str) -> Markup {
     html! {
         head {
             meta charset="utf-8";
             meta http-equiv="Content-Security-Policy" content=(POLICY.as_str());
-            @if let Some(seconds) = reload_s { meta http-equiv="refresh" content=(seconds); }
             meta name="viewport" content="width=device-width, initial-scale=1";
             meta name="generator" content=(format!("breme {breme_version}"));
             meta name="referrer" content="no-referrer";
@@ -115,9 +116,17 @@ pub(super) fn colour_choice() -> Markup {
     }
 }
 
+/// Reloads the page periodically, as long as this is chosen. Hidden without scripts.
+pub(super) fn reload_choice(seconds: u32) -> Markup {
+    html! {
+        label #reload hidden { input type="checkbox" checked data-seconds=(seconds); " Reload every " (seconds) " s" }
+        script { (PreEscaped(RELOAD_SCRIPT)) }
+    }
+}
+
 /// Allows only what is in the file; charts may set styles.
 static POLICY: LazyLock<String> = LazyLock::new(|| {
-    let scripts = [CHARTS_SCRIPT.as_str(), SCRIPT].map(|script| format!("'sha256-{}'", digest(script)));
+    let scripts = [CHARTS_SCRIPT.as_str(), SCRIPT, RELOAD_SCRIPT].map(|script| format!("'sha256-{}'", digest(script)));
     format!(
         "default-src 'none'; script-src {}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'",
         scripts.join(" ")
@@ -156,7 +165,7 @@ mod tests {
 
     #[test]
     fn no_script_ends_its_element() {
-        for script in [CHARTS_SCRIPT.as_str(), SCRIPT] {
+        for script in [CHARTS_SCRIPT.as_str(), SCRIPT, RELOAD_SCRIPT] {
             assert!(!script.to_ascii_lowercase().contains("</script") && !script.contains("<!--"));
         }
     }

@@ -15,7 +15,7 @@ use jiff::tz::TimeZone;
 use maud::{Markup, html};
 use serde_json::json;
 
-use super::page::{colour_choice, document, foot, head};
+use super::page::{colour_choice, document, foot, head, reload_choice};
 use crate::figures::figure;
 use crate::html::parts::{Gallery, table};
 use crate::table::Table;
@@ -51,7 +51,7 @@ impl WatchPage<'_> {
         let title = targets.iter().map(|one| one.info.name.as_str()).collect::<Vec<_>>().join(", ");
         let title = words::short(&words::one_line(&title), 100);
         let version = env!("CARGO_PKG_VERSION");
-        let head = head(&format!("{title} · breme watch"), version, WATCH_STYLE, self.reload_s);
+        let head = head(&format!("{title} · breme watch"), version, WATCH_STYLE);
         let main = html! { (self.summary(&targets)) @for section in &sections { (section) } };
         let links = targets.iter().map(|one| (one.id.as_str(), one.info.name.as_str()));
         document(&head, &self.banner(), ("summary", "Summary"), links, &main, &foot(version, &data)).into_string()
@@ -79,6 +79,7 @@ impl WatchPage<'_> {
                         time { (text::time(from, self.zone)) } " to " time { (text::time(to, self.zone)) }
                     }
                 }
+                @if let Some(seconds) = self.reload_s { (reload_choice(seconds)) }
                 (colour_choice())
             }
         }
@@ -99,7 +100,11 @@ impl WatchPage<'_> {
             let outages =
                 one.target.outages.len() as u64 + one.target.outages_more + u64::from(one.target.ongoing.is_some());
             summary.push([
-                one.info.name.clone(),
+                if one.info.is_removed {
+                    format!("{} (no longer watched)", one.info.name)
+                } else {
+                    one.info.name.clone()
+                },
                 verdict.map_or("not tested", |one| if one.is_met { "met" } else { "missed" }).to_owned(),
                 share(verdict.map(|one| one.uptime)),
                 outages.to_string(),
@@ -134,7 +139,10 @@ impl WatchPage<'_> {
         html! {
             section id=(one.id) aria-labelledby=(heading) {
                 h2 id=(heading) { (name) }
-                p.lead { code { (words::one_line(&one.info.url)) } }
+                p.lead {
+                    code { (words::one_line(&one.info.url)) }
+                    @if one.info.is_removed { " – no longer watched" }
+                }
                 p { (text::availability(one.target, self.info.availability)) }
                 h3 { "Findings" }
                 ul.findings {

@@ -21,11 +21,11 @@ impl ExitInfo {
     }
 }
 
-/// `ended with status 1`, `was killed by signal 9 (KILL)`.
+/// `exited with status 1`, `was killed by signal 9 (KILL)`.
 impl fmt::Display for ExitInfo {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.code, self.signal) {
-            (Some(code), _) => write!(formatter, "ended with status {code}")?,
+            (Some(code), _) => write!(formatter, "exited with status {code}")?,
             (None, Some(signal)) => write!(formatter, "was terminated by {}", signal_name(signal))?,
             (None, None) => write!(formatter, "was lost: its supervising process was killed")?,
         }

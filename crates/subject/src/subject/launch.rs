@@ -74,7 +74,7 @@ pub enum StartError {
         "{address} is taken: another program already accepts connections there; stop it, or use a free port with ${{port}}"
     )]
     Taken { address: String },
-    #[error("it {ending} before it was ready{}", said(&.ending.printed))]
+    #[error("{ending} before it was ready{}", said(&.ending.printed))]
     Ended { ending: ExitInfo },
     #[error("it was not ready within {} s: {seen}{}", .within.as_secs_f64(), said(.printed))]
     NotReady { within: Duration, seen: String, printed: String },
@@ -430,9 +430,9 @@ fn printed_port(line: &str, text: &str) -> Result<u16, StartError> {
 /// The end of a program's output, for a message.
 pub(crate) fn said(printed: &str) -> String {
     match printed.trim() {
-        "" => String::from("; it printed nothing"),
-        printed if printed.contains('\n') => format!("; it printed:\n{printed}"),
-        printed => format!("; it printed: {printed}"),
+        "" => String::from("; no output"),
+        printed if printed.contains('\n') => format!("; output:\n{printed}"),
+        printed => format!("; output: {printed}"),
     }
 }
 
@@ -451,8 +451,8 @@ mod tests {
 
     #[test]
     fn the_message_contains_the_printed_output() {
-        assert_eq!(said("a\nb\n"), "; it printed:\na\nb");
-        assert_eq!(said(" a\n"), "; it printed: a");
-        assert_eq!(said(""), "; it printed nothing");
+        assert_eq!(said("a\nb\n"), "; output:\na\nb");
+        assert_eq!(said(" a\n"), "; output: a");
+        assert_eq!(said(""), "; no output");
     }
 }

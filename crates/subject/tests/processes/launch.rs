@@ -38,7 +38,7 @@ fn a_server_is_started_probed_reset_and_stopped() {
     assert!(refused.contains("returned status 404"), "{refused}");
     let command = ResetAction::Command(vec!["sh".into(), "-c".into(), "echo no >&2; test -e ${folder}/gone".into()]);
     let refused = subject.reset(&command, &launcher, &PlaceholderNames::default()).unwrap_err().to_string();
-    assert!(refused.contains("ended with status 1; it printed: no"), "{refused}");
+    assert!(refused.contains("exited with status 1; output: no"), "{refused}");
 
     let (before, pid) = (subject.url().to_owned(), subject.kept().unwrap().pid());
     subject.reset(&ResetAction::Restart, &launcher, &PlaceholderNames::default()).unwrap();
@@ -93,9 +93,9 @@ fn a_server_that_runs_elsewhere_is_probed_and_not_stopped() {
 #[test]
 fn a_server_that_dies_at_once_is_reported_with_its_output() {
     let died = fault(&script("echo no configuration; echo give me one >&2; exit 3"));
-    assert_eq!(died, "it ended with status 3 before it was ready; it printed:\nno configuration\ngive me one");
+    assert_eq!(died, "exited with status 3 before it was ready; output:\nno configuration\ngive me one");
     assert!(fault(&script("kill -SEGV $$")).contains("was terminated by SIGSEGV before it was ready"));
-    assert!(fault(&script("exit 0")).contains("ended with status 0 before it was ready; it printed nothing"));
+    assert!(fault(&script("exit 0")).contains("exited with status 0 before it was ready; no output"));
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_server_that_is_not_ready_in_time_is_reported_with_its_last_state() {
         spec.ready.within = within;
         let late = fault(&spec);
         assert!(late.contains(&format!("not ready within {} s: 127.0.0.1:", within.as_secs_f64())), "{late}");
-        late.contains("it printed: still busy")
+        late.contains("output: still busy")
     });
     assert!(has_printed, "what it printed is not told");
 }
@@ -138,7 +138,7 @@ fn a_failed_preparation_is_reported() {
     assert!(with_file("../a.conf", "").contains("is outside the subject"));
     let mut process = process();
     process.prepare.push(vec!["false".into()]);
-    assert!(fault(&spec_of(&["true"], process, ReadyCheck::Port)).contains("`false` ended with status 1"));
+    assert!(fault(&spec_of(&["true"], process, ReadyCheck::Port)).contains("`false` exited with status 1"));
 }
 
 #[test]
