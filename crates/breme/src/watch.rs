@@ -8,6 +8,7 @@ mod arguments;
 mod export;
 mod journal_folder;
 mod pages;
+mod preparation;
 mod prober;
 mod status;
 mod watch_loop;

@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn every_line_has_all_columns() {
-        let target = TargetInfo { name: "a,\"b\"".into(), url: String::new(), concurrency: 5 };
+        let target = TargetInfo { name: "a,\"b\"".into(), concurrency: 5, ..TargetInfo::default() };
         let counts = Counts {
             requests: 50,
             ok: 48,

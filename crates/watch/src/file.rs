@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use breme_base::{HttpUrl, has_user_info, parse_duration};
-use breme_toml::{Collector, Diagnostics, Span, Table, node_of, read};
+use breme_toml::{Collector, Diagnostic, Diagnostics, Span, Table, node_of, read};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Spanned;
@@ -106,6 +106,15 @@ pub struct WatchTarget {
     pub process: Option<ProcessLocator>,
     /// URL of its metrics.
     pub metrics: Option<String>,
+}
+
+impl WatchTarget {
+    /// Whether both are measured in the same way.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let parts = |of: &Self| (of.name.clone(), of.load.clone(), of.process.clone(), of.metrics.clone());
+        parts(self) == parts(other)
+    }
 }
 
 /// Processes of a target.
@@ -350,24 +359,26 @@ fn destination(
     if let (None, Some(auth_file)) = (&written, &auth_file) {
         collector.note(&auth_file.span(), "there is no URL for which to use it");
     }
-    if let Some(written) = &written
-        && has_user_info(written.get_ref())
-    {
-        collector.note(
-            &written.span(),
-            "messages would show the password in this URL; write it to a file, and name that file as …_auth_file",
-        );
-    }
-    let url = url(written, collector)?;
+    let url = url("write it to a file, and name that file as …_auth_file", written, collector)?;
     Some(Destination { url, auth_file: auth_file.map(Spanned::into_inner) })
 }
 
-fn url(written: Option<Spanned<String>>, collector: &mut Collector) -> Option<String> {
+fn url(remedy: &str, written: Option<Spanned<String>>, collector: &mut Collector) -> Option<String> {
     let written = written?;
+    refuse_user_info(remedy, &written, collector);
     if let Err(problem) = HttpUrl::parse(written.get_ref()) {
         collector.note(&written.span(), format!("this is not a URL: {problem}; write http://HOST[:PORT][/PATH]"));
     }
     Some(written.into_inner())
+}
+
+/// Does not show the line with the password.
+fn refuse_user_info(remedy: &str, url: &Spanned<String>, collector: &mut Collector) {
+    if has_user_info(url.get_ref()) {
+        let problem = format!("messages would show the password in this URL; {remedy}");
+        let diagnostic = collector.diagnostic(&url.span(), problem);
+        collector.push(Diagnostic { line: String::from("…"), length: 1, ..diagnostic });
+    }
 }
 
 fn targets(
@@ -390,13 +401,14 @@ fn targets(
         if targets.iter().any(|other| other.name == *name) {
             collector.note(&one.name.span(), format!("there are two targets {name:?}; names are unique"));
         }
+        refuse_user_info("write `load = { user = \"@FILE\" }`", &one.url, collector);
         targets.push(WatchTarget {
             name: name.clone(),
             span: one.url.span(),
             load: arguments(one, timeout, collector),
             url: one.url.get_ref().clone(),
             process: one.process.clone(),
-            metrics: url(one.metrics.clone(), collector),
+            metrics: url("`metrics` are read without credentials", one.metrics.clone(), collector),
         });
     }
     targets
@@ -521,6 +533,15 @@ mod tests {
         assert!(message.contains("line 1") && message.contains("line 6"), "{message}");
         let message = problems(&format!("remote_write = 'http://a:b@c/'\n{SMALL}[alert]\nwebhook_auth_file = 'x'\n"));
         assert!(message.contains("…_auth_file") && message.contains("no URL for which"), "{message}");
+        let secret = "http://u:SECRET@a/";
+        for text in [
+            format!("[[target]]\nname = 'a'\nurl = '{secret}'\n"),
+            format!("{SMALL}metrics = '{secret}'\n"),
+            format!("otlp = '{secret}'\n{SMALL}"),
+        ] {
+            let message = problems(&text);
+            assert!(message.contains("would show the password") && !message.contains("SECRET"), "{message}");
+        }
         let message = problems(&format!("{SMALL}load = {{ json = true }}\n"));
         assert!(message.contains("--json has no use"), "{message}");
         let message = File::parse(SMALL, |_, _| Err(String::from("no"))).unwrap_err().to_string();

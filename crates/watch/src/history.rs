@@ -53,6 +53,9 @@ pub struct TargetInfo {
     pub url: String,
     /// Requests under way at the same time.
     pub concurrency: u64,
+    /// The watch file no longer has it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_removed: bool,
 }
 
 /// An interval, a minute or an hour of a target.

@@ -148,6 +148,8 @@ pub struct Journal<S> {
     last: Option<(u64, ClockReading)>,
     intervals: IntervalLengths,
     interval_ms: u64,
+    /// Length of the last interval if it differs from `interval_ms`, else 0.
+    last_interval_ms: u64,
 }
 
 /// A record with the number of its first interval.
@@ -189,6 +191,7 @@ impl<S: Storage> Journal<S> {
             last: None,
             intervals,
             interval_ms,
+            last_interval_ms: 0,
         };
         let hours: Vec<Rollup> = journal.repair(Resolution::Hour, 0)?;
         let mut after = 0;
@@ -265,6 +268,23 @@ impl<S: Storage> Journal<S> {
         &self.intervals
     }
 
+    /// Its lengths if the next intervals have another one.
+    #[must_use]
+    pub fn intervals_with(&self, interval_ms: u64) -> IntervalLengths {
+        let mut intervals = self.intervals.clone();
+        intervals.begin(self.last.map_or(1, |(number, _)| number + 1), interval_ms);
+        intervals
+    }
+
+    /// Changes the retention, and the length of the intervals that are appended from now on.
+    pub fn change(&mut self, retention: Retention, interval_ms: u64) {
+        self.intervals = self.intervals_with(interval_ms);
+        if self.interval_ms != interval_ms {
+            self.last_interval_ms = self.interval_ms.max(self.last_interval_ms);
+        }
+        (self.retention, self.interval_ms) = (retention, interval_ms);
+    }
+
     /// Appends an interval that began at `reading`. Durable on return. The journal assigns its number, and derives the
     /// gap before it from both clocks.
     ///
@@ -273,11 +293,13 @@ impl<S: Storage> Journal<S> {
     pub fn append(&mut self, reading: ClockReading, probes: Vec<Probe>) -> Result<IntervalRecord, JournalError> {
         self.write_unwritten()?;
         let number = self.last.map_or(1, |(number, _)| number + 1);
-        let (gap_ms, clock_step_ms) = self.last.map_or((0, 0), |(_, last)| between(last, reading, self.interval_ms));
+        // The last one may have been longer.
+        let interval_ms = self.interval_ms.max(self.last_interval_ms);
+        let (gap_ms, clock_step_ms) = self.last.map_or((0, 0), |(_, last)| between(last, reading, interval_ms));
         let ClockReading { wall_ms, boot_ms, boot } = reading;
         let interval = IntervalRecord { number, wall_ms, boot_ms, boot, gap_ms, clock_step_ms, probes };
         self.write(Resolution::Raw, &interval)?;
-        self.last = Some((number, reading));
+        (self.last, self.last_interval_ms) = (Some((number, reading)), 0);
         let completed = self.rollups.add_interval(&interval);
         if completed.minute.is_some() {
             // The interval is stored; a failure here recurs, and is reported, at the next one.

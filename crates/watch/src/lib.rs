@@ -16,11 +16,13 @@
 //! | [`history`] | a journal read into series of bounded length |
 //! | [`findings`] | effects of the hour and the weekday, changes of level, trends, each with its evidence |
 //! | [`objective`] | service level objective, error budget, burn rate |
+//! | `alert` | the latest alerts, which the next watch gets |
 //! | [`text`] | findings, outages and totals as sentences |
 //! | [`csv`] | intervals as CSV |
 //!
 //! This crate uses no clock, files or sockets: it accesses files through [`journal::Storage`], and times are arguments.
 
+mod alert;
 pub mod csv;
 mod file;
 pub mod findings;
@@ -33,6 +35,7 @@ pub mod record;
 mod rollup;
 pub mod text;
 
+pub use alert::{AlertKind, LatestAlert};
 pub use file::{
     Alert, Destination, File, INTERVAL_MIN, Objective, ProcessLocator, Retention, TARGET_COUNT_MAX,
     WATCH_FILE_BYTES_MAX, WatchTarget,

@@ -88,6 +88,23 @@ impl ObjectiveMonitor {
         }
     }
 
+    /// Replaces the limits; the state stays.
+    pub const fn set_limits(&mut self, availability: f64, down_after: u64, burn_rate: f64) {
+        (self.availability, self.down_after, self.burn_rate) = (availability, down_after, burn_rate);
+    }
+
+    /// Whether the burn rate is too high.
+    #[must_use]
+    pub const fn is_burning(&self) -> bool {
+        self.is_too_high
+    }
+
+    /// Consecutive down intervals.
+    #[must_use]
+    pub const fn down_intervals(&self) -> u64 {
+        self.down_intervals
+    }
+
     /// Whether the last `down_after` intervals were down.
     #[must_use]
     pub const fn is_down(&self) -> bool {

@@ -221,7 +221,7 @@ pub struct Outage {
     /// Start of the first down interval, Unix time in milliseconds.
     #[serde(rename = "w")]
     pub from_ms: i64,
-    /// Length until the next up interval or the next gap, milliseconds.
+    /// Length until the next up interval, or until its latest interval if no measured one follows, milliseconds.
     #[serde(rename = "l")]
     pub length_ms: u64,
     /// Number of down intervals.
@@ -230,7 +230,7 @@ pub struct Outage {
     /// Kind of the first error.
     #[serde(rename = "x")]
     pub cause: String,
-    /// Whether it was ended by an up interval, rather than a gap.
+    /// Whether it was ended by an up interval, rather than a gap or the removal of the target.
     #[serde(rename = "s")]
     pub has_end: bool,
 }

@@ -113,10 +113,11 @@ impl OpenRollup {
         if interval.clock_step_ms != 0 && rollup.clock_steps.len() < GAPS_PER_ROLLUP_MAX {
             rollup.clock_steps.push(ClockStep { at_ms: interval.wall_ms, step_ms: interval.clock_step_ms });
         }
-        if interval.gap_ms > 0 {
-            let closed: Vec<(u32, Outage)> =
-                std::mem::take(ongoing).into_iter().map(|(target, outage)| (target, outage.end_unseen())).collect();
-            closed.into_iter().for_each(|(target, outage)| self.push_outage(target, outage));
+        // The end of an outage is not seen in a gap, nor if the target is no longer watched.
+        let is_lost = |target: u32| interval.gap_ms > 0 || !interval.probes.iter().any(|probe| probe.target == target);
+        let lost: Vec<u32> = ongoing.keys().copied().filter(|&target| is_lost(target)).collect();
+        for target in lost {
+            ongoing.remove(&target).into_iter().for_each(|outage| self.push_outage(target, outage.end_unseen()));
         }
         for probe in &interval.probes {
             self.add_probe(probe, interval, ongoing);
@@ -276,7 +277,7 @@ fn cause(probe: &Probe) -> String {
 }
 
 impl OngoingOutage {
-    /// Ends it at its latest interval, because of a gap.
+    /// Ends it at its latest interval, because what followed was not measured.
     #[must_use]
     pub fn end_unseen(self) -> Outage {
         Outage {

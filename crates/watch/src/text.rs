@@ -109,7 +109,7 @@ pub fn percent(share: f64) -> String {
 
 #[must_use]
 pub fn outage(outage: &Outage, zone: &TimeZone) -> String {
-    let end = if outage.has_end { "" } else { " or longer; a gap follows" };
+    let end = if outage.has_end { "" } else { " or longer, its end was not measured" };
     format!(
         "Down from {} for {}{end} ({}): {}.",
         time(outage.from_ms, zone),

@@ -14,6 +14,8 @@ const AFTER_HELP: &str = "Examples:
   breme watch report shop.watch                    # findings and outages, also during the watch
   breme watch report shop.watch --format html --output shop.html
 
+SIGHUP reads the watch file again, SIGTERM ends the watch.
+
 Exit status:
   0  stopped by a signal, or with --for: every target met its objective
   1  the watch could not start

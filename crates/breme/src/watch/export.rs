@@ -80,7 +80,8 @@ fn text(journal: &LoadedJournal) -> String {
     )];
     lines.extend(text::gaps(history));
     for (of, target) in journal.targets() {
-        lines.extend([String::new(), format!("{} ({})", of.name, of.url)]);
+        let removed = if of.is_removed { ", no longer watched" } else { "" };
+        lines.extend([String::new(), format!("{} ({}){removed}", of.name, of.url)]);
         lines.push(text::availability(target, info.availability));
         lines.push(text::response_times(target));
         lines.extend(target.outages.iter().rev().take(OUTAGES_IN_TEXT_MAX).rev().map(|one| text::outage(one, zone)));
@@ -149,6 +150,7 @@ pub(super) fn document(journal: &LoadedJournal) -> Value {
                     "descriptors": usage.descriptors,
                     "descriptors_share": usage.descriptors_share,
                 })),
+                "watched": !of.is_removed,
                 "down_now": target.ongoing.is_some(),
                 "outages": outages,
                 "findings": findings,

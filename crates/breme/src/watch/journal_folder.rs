@@ -1,8 +1,10 @@
-//! The folder of a journal: segments, `watch.json`, and a lock against a second writer.
+//! The folder of a journal: segments, `watch.json`, `alerts.json`, and a lock against a second writer. Others may not
+//! read its files: URLs can contain tokens.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use breme_command::failure::Failure;
@@ -11,6 +13,7 @@ use breme_watch::journal::Storage;
 use breme_watch::{File as WatchFile, IntervalLengths};
 
 const INFO_FILE: &str = "watch.json";
+const ALERTS_FILE: &str = "alerts.json";
 const LOCK: &str = "lock";
 /// Version of the layout of the folder.
 const VERSION: u32 = 1;
@@ -45,7 +48,7 @@ impl JournalFolder {
     pub(super) fn open_write(path: &Path) -> Result<Self, Failure> {
         let failed = |error: io::Error| Failure::run(format!("{}: cannot be written: {error}", path.display()));
         fs::create_dir_all(path).map_err(failed)?;
-        let lock = OpenOptions::new().create(true).append(true).open(path.join(LOCK)).map_err(failed)?;
+        let lock = private().append(true).open(path.join(LOCK)).map_err(failed)?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { path: path.to_owned(), open: BTreeMap::new(), _lock: Some(lock) }),
             Err(TryLockError::WouldBlock) => Err(Failure::run(format!(
@@ -54,6 +57,11 @@ impl JournalFolder {
             ))),
             Err(TryLockError::Error(error)) => Err(failed(error)),
         }
+    }
+
+    /// The latest alerts, which it does not hold.
+    pub(super) fn alerts_file(&self) -> PathBuf {
+        self.path.join(ALERTS_FILE)
     }
 
     /// Describes the journal.
@@ -86,44 +94,38 @@ impl JournalFolder {
         Ok(info)
     }
 
-    /// Writes `watch.json`. Targets keep their index; new ones are appended.
-    pub(super) fn update_info(
-        &self,
-        file: &WatchFile,
-        concurrency: &[u64],
-        intervals: &IntervalLengths,
-    ) -> Result<JournalInfo, Failure> {
-        let known = if self.path.join(INFO_FILE).exists() { self.info()?.targets } else { Vec::new() };
-        let mut targets = known;
+    /// The description with the targets of `file`, which keep their index; new ones are appended.
+    pub(super) fn info_of(&self, file: &WatchFile, concurrency: &[u64]) -> Result<JournalInfo, Failure> {
+        let mut targets = if self.path.join(INFO_FILE).exists() { self.info()?.targets } else { Vec::new() };
+        targets.iter_mut().for_each(|target| target.is_removed = true);
         for (target, &concurrency) in file.targets.iter().zip(concurrency) {
-            let info = TargetInfo { name: target.name.clone(), url: target.url.clone(), concurrency };
+            let (name, url) = (target.name.clone(), target.url.clone());
+            let info = TargetInfo { name, url, concurrency, is_removed: false };
             match targets.iter_mut().find(|known| known.name == target.name) {
                 Some(known) => *known = info,
                 None => targets.push(info),
             }
         }
-        let journal = JournalInfo {
+        Ok(JournalInfo {
             version: VERSION,
             interval_ms: u64::try_from(file.interval.as_millis()).unwrap_or(u64::MAX),
             time_zone: file.time_zone.clone().unwrap_or_default(),
             availability: file.objective.availability,
             within_ms: u64::try_from(file.objective.within.as_millis()).unwrap_or(u64::MAX),
             targets,
-        };
-        let path = self.path.join(INFO_FILE);
-        let info = StoredInfo { journal, intervals: Some(intervals.clone()) };
-        self.write_info(&info)
-            .map_err(|error| Failure::run(format!("{}: cannot be written: {error}", path.display())))?;
-        Ok(info.journal)
+        })
     }
 
-    fn write_info(&self, info: &StoredInfo) -> io::Result<()> {
-        let unfinished = self.path.join("watch.json.unfinished");
-        let mut file = File::create(&unfinished)?;
-        file.write_all(&serde_json::to_vec_pretty(info).map_err(io::Error::other)?)?;
-        file.sync_all()?;
-        fs::rename(&unfinished, self.path.join(INFO_FILE))?;
-        File::open(&self.path)?.sync_all()
+    /// Writes `watch.json`.
+    pub(super) fn write_info(&self, journal: JournalInfo, intervals: IntervalLengths) -> Result<(), Failure> {
+        let path = self.path.join(INFO_FILE);
+        let failed = |problem: String| Failure::run(format!("{}: {problem}", path.display()));
+        let info = StoredInfo { journal, intervals: Some(intervals) };
+        let bytes = serde_json::to_vec_pretty(&info).map_err(|error| failed(error.to_string()))?;
+        if bytes.len() as u64 > INFO_BYTES_MAX {
+            return Err(failed(String::from("the journal has had too many targets; begin another one with --journal")));
+        }
+        write_private(&path, &bytes).map_err(|error| failed(format!("cannot be written: {error}")))
     }
 
     fn segment(&mut self, name: &str) -> io::Result<&mut File> {
@@ -133,7 +135,7 @@ impl JournalFolder {
             }
             let path = self.path.join(name);
             let is_new = !path.exists();
-            let file = OpenOptions::new().create(true).append(true).open(path)?;
+            let file = private().append(true).open(path)?;
             if is_new {
                 // Makes the name durable.
                 File::open(&self.path)?.sync_all()?;
@@ -142,6 +144,23 @@ impl JournalFolder {
         }
         self.open.get_mut(name).ok_or_else(|| io::Error::other("the segment was closed"))
     }
+}
+
+/// To create a file that only this user may read.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.create(true).mode(0o600);
+    options
+}
+
+/// Replaces a file that only this user may read. Durable on return.
+pub(super) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let unfinished = path.with_extension("json.unfinished");
+    let mut file = private().write(true).truncate(true).open(&unfinished)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&unfinished, path)?;
+    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
 impl Storage for JournalFolder {
@@ -187,10 +206,41 @@ mod tests {
         let text = "interval = '20s'\n[[target]]\nname = 'a'\nurl = 'http://a/'\n";
         let file = WatchFile::parse(text, |_, _| Ok(())).unwrap();
         let seconds = IntervalLengths::constant(1_000);
-        let written = journal.update_info(&file, &[1], &seconds).unwrap();
+        let written = journal.info_of(&file, &[1]).unwrap();
+        journal.write_info(written.clone(), seconds.clone()).unwrap();
         assert_eq!((journal.info().unwrap(), journal.intervals().unwrap()), (written.clone(), seconds));
         let older = serde_json::to_vec(&written).unwrap();
         fs::write(folder.path().join(INFO_FILE), older).unwrap();
         assert_eq!(journal.intervals().unwrap(), IntervalLengths::constant(20_000));
+    }
+
+    #[test]
+    fn only_its_owner_may_read_it() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let mut journal = JournalFolder::open_write(folder.path()).unwrap();
+        let file = WatchFile::parse("[[target]]\nname = 'a'\nurl = 'http://a/?token=x'\n", |_, _| Ok(())).unwrap();
+        journal.write_info(journal.info_of(&file, &[1]).unwrap(), IntervalLengths::default()).unwrap();
+        journal.append("raw-000000000001.log", b"x").unwrap();
+        for entry in fs::read_dir(folder.path()).unwrap() {
+            let entry = entry.unwrap();
+            assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{:?}", entry.file_name());
+        }
+    }
+
+    #[test]
+    fn targets_that_the_file_no_longer_has_are_marked() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = JournalFolder::open_write(folder.path()).unwrap();
+        let update = |names: &[&str]| {
+            let text: String =
+                names.iter().map(|name| format!("[[target]]\nname = '{name}'\nurl = 'http://a/'\n")).collect();
+            let info = journal.info_of(&WatchFile::parse(&text, |_, _| Ok(())).unwrap(), &[1, 1]).unwrap();
+            journal.write_info(info.clone(), IntervalLengths::default()).unwrap();
+            info.targets.into_iter().map(|target| (target.name, target.is_removed)).collect::<Vec<_>>()
+        };
+        update(&["a", "b"]);
+        assert_eq!(update(&["c", "b"]), [("a".into(), true), ("b".into(), false), ("c".into(), false)]);
+        assert_eq!(update(&["a", "b"]), [("a".into(), false), ("b".into(), false), ("c".into(), true)]);
     }
 }

@@ -1,12 +1,15 @@
 //! One measurement of a target: a run of `load` in this process, and a sample of the target's resources.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use breme_command::failure::Failure;
-use breme_load_command::{Cancellation, Measurement, MeasurementError, MeasurementResult};
+use breme_load_command::{Cancellation, Measurement, MeasurementError, MeasurementResult, TimedCall};
 use breme_load_result::LoadOutcome;
-use breme_subject::{ExternalLocator, ExternalProcesses, ExternalUsage, scrape};
+use breme_subject::{ExternalLocator, ExternalProcesses, ExternalUsage, ScrapeError, scrape};
 use breme_watch::record::{Counts, Probe, ResponseTimes, Usage};
 use breme_watch::{Objective, ProcessLocator, WatchTarget};
 use parking_lot::Mutex;
@@ -22,10 +25,21 @@ pub(super) struct Prober {
     within: Duration,
     processes: Option<Mutex<ExternalProcesses>>,
     metrics: Option<String>,
+    scraping: TimedCall<Result<BTreeMap<String, f64>, ScrapeError>>,
     /// CPU seconds of the previous scrape, and its time.
     scraped: Mutex<Option<(f64, Instant)>>,
+    /// Whether a probe is in progress.
+    is_busy: AtomicBool,
 }
 
+/// Times of an interval.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Deadlines {
+    pub measurement: Instant,
+    pub metrics: Instant,
+}
+
+#[derive(Debug)]
 pub(super) struct ProbeResult {
     pub probe: Probe,
     /// Failures of the watch itself, for standard error.
@@ -33,27 +47,50 @@ pub(super) struct ProbeResult {
 }
 
 impl Prober {
-    pub(super) fn new(number: u32, target: &WatchTarget, objective: Objective) -> Result<Self, Failure> {
+    pub(super) fn new(number: u32, target: &WatchTarget, measurement: Measurement, objective: Objective) -> Self {
         let place = target.process.clone().map(|place| match place {
             ProcessLocator::Pid(pid) => ExternalLocator::Pid(pid),
             ProcessLocator::Port(port) => ExternalLocator::Port(port),
             ProcessLocator::Unit(unit) => ExternalLocator::Unit(unit),
         });
-        Ok(Self {
+        Self {
             number,
             name: target.name.clone(),
-            measurement: Measurement::new(&target.load)?,
+            measurement,
             within: objective.within,
             processes: place.map(|place| Mutex::new(ExternalProcesses::new(place))),
             metrics: target.metrics.clone(),
+            scraping: TimedCall::default(),
             scraped: Mutex::default(),
-        })
+            is_busy: AtomicBool::new(false),
+        }
     }
 
-    /// Metrics that are slow are given up at the `deadline`.
-    pub(super) fn probe(&self, stop: &Cancellation, deadline: Instant) -> ProbeResult {
-        let measured = self.measurement.run(stop);
-        let (usage, problem) = self.usage(deadline);
+    /// Probes on a thread of its own, which passes on the result. None starts while one is in progress.
+    pub(super) fn start(
+        self: &Arc<Self>,
+        stop: &Arc<Cancellation>,
+        deadlines: Deadlines,
+        pass_on: impl Fn(ProbeResult) + Clone + Send + 'static,
+    ) {
+        if self.is_busy.swap(true, Ordering::SeqCst) {
+            return pass_on(self.unknown("the measurement of an earlier interval has not ended"));
+        }
+        let (prober, stop, passing_on) = (Arc::clone(self), Arc::clone(stop), pass_on.clone());
+        let probe = move || {
+            let probed = catch_unwind(AssertUnwindSafe(|| prober.probe(&stop, deadlines)));
+            prober.is_busy.store(false, Ordering::SeqCst);
+            passing_on(probed.unwrap_or_else(|_| prober.unknown("internal error, please report it")));
+        };
+        if let Err(error) = Builder::new().name("probe".to_owned()).spawn(probe) {
+            self.is_busy.store(false, Ordering::SeqCst);
+            pass_on(self.unknown(&format!("cannot start a thread: {error}")));
+        }
+    }
+
+    fn probe(&self, stop: &Cancellation, deadlines: Deadlines) -> ProbeResult {
+        let measured = self.measurement.run(stop, deadlines.measurement);
+        let (usage, problem) = self.usage(deadlines.metrics);
         let mut problems: Vec<String> = problem.into_iter().collect();
         let mut probe = match measured {
             Ok(measured) => probe_of(&measured, self.within),
@@ -75,20 +112,15 @@ impl Prober {
         ProbeResult { probe, problems }
     }
 
-    /// Of a probe that did not return.
-    pub(super) fn unknown(&self) -> ProbeResult {
-        let problems = vec![format!("target {}: internal error, please report it", self.name)];
+    /// The result of a probe that did not end.
+    pub(super) fn unknown(&self, problem: &str) -> ProbeResult {
+        let problems = vec![format!("target {}: {problem}", self.name)];
         ProbeResult { probe: Probe { target: self.number, ..Probe::default() }, problems }
     }
 
     /// Index in the journal.
     pub(super) const fn number(&self) -> u32 {
         self.number
-    }
-
-    /// Most open descriptors of a measurement.
-    pub(super) fn descriptors(&self) -> Result<u64, Failure> {
-        self.measurement.descriptors()
     }
 
     fn usage(&self, deadline: Instant) -> (Option<Usage>, Option<String>) {
@@ -104,12 +136,15 @@ impl Prober {
             let problem = format!("the interval left no time for {url}; use a longer interval or a shorter timeout");
             return (None, Some(problem));
         }
-        match scrape(url, within) {
-            Ok(exposed) => match self.usage_of_metrics(&exposed) {
+        let asked = url.clone();
+        match self.scraping.make(within, move || scrape(&asked, within)) {
+            Ok(Some(Ok(exposed))) => match self.usage_of_metrics(&exposed) {
                 None => (None, Some(format!("{url} has no process_resident_memory_bytes"))),
                 usage => (usage, None),
             },
-            Err(error) => (None, Some(error.to_string())),
+            Ok(Some(Err(error))) => (None, Some(error.to_string())),
+            Ok(None) => (None, Some(format!("{url} did not answer in time"))),
+            Err(error) => (None, Some(format!("cannot start a thread: {error}"))),
         }
     }
 

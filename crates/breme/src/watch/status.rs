@@ -19,26 +19,40 @@ pub(super) struct TargetStatus {
     pub unknown: u64,
     pub good: u64,
     pub requests: u64,
-    pub is_down: bool,
     pub burn_rate: Option<f64>,
     pub last: Probe,
-    /// Of the last interval.
-    pub quantiles_ns: [u64; 3],
-    pub mean_ns: f64,
+    /// Of the last interval, if it had a response.
+    pub quantiles_ns: Option<[u64; 3]>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct WatchStatus {
+    pub targets: Vec<TargetStatus>,
+    /// All intervals.
+    pub intervals: u64,
+    /// Those that the journal could not store.
+    pub lost: u64,
 }
 
 /// Counters of all targets. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Status(Arc<Mutex<Vec<TargetStatus>>>);
+pub(super) struct Status(Arc<Mutex<WatchStatus>>);
 
 impl Status {
-    pub(super) fn new(names: impl Iterator<Item = String>) -> Self {
-        let targets = names.map(|name| TargetStatus { name, ..TargetStatus::default() }).collect();
-        Self(Arc::new(Mutex::new(targets)))
+    pub(super) fn lock(&self) -> MutexGuard<'_, WatchStatus> {
+        self.0.lock()
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Vec<TargetStatus>> {
-        self.0.lock()
+    /// Those of other targets are dropped.
+    pub(super) fn set_targets<'a>(&self, names: impl Iterator<Item = &'a str>) {
+        let mut status = self.lock();
+        let mut known = std::mem::take(&mut status.targets);
+        let of = |name: &str| known.iter_mut().find(|known| known.name == name).map(std::mem::take);
+        status.targets = names
+            .scan(of, |of, name| {
+                Some(of(name).unwrap_or_else(|| TargetStatus { name: name.to_owned(), ..TargetStatus::default() }))
+            })
+            .collect();
     }
 }
 
@@ -52,11 +66,16 @@ impl TargetStatus {
         self.good += probe.counts.good();
         self.requests += probe.counts.requests;
         let mut times = breme_stats::Histogram::new();
-        let sum = probe.times.merge_into(&mut times);
+        probe.times.merge_into(&mut times);
         let quantiles = times.quantiles(&[0.5, 0.95, 0.99]);
-        self.quantiles_ns = [quantiles[0], quantiles[1], quantiles[2]];
-        self.mean_ns = if times.is_empty() { 0.0 } else { sum as f64 / times.count() as f64 };
+        self.quantiles_ns = (!times.is_empty()).then(|| [quantiles[0], quantiles[1], quantiles[2]]);
         self.last = probe.clone();
+    }
+
+    /// Whether the last interval was up; none if that is unknown.
+    fn is_up(&self) -> Option<bool> {
+        let state = self.last.counts.state();
+        (state != TargetState::Unknown).then_some(state == TargetState::Up)
     }
 }
 
@@ -67,15 +86,12 @@ pub(super) struct WatchMetrics(pub(super) Status);
 impl Collector for WatchMetrics {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut families = Families::new(encoder);
-        let targets = self.0.lock().clone();
+        let WatchStatus { targets, lost, .. } = self.0.lock().clone();
         let label = |target: &TargetStatus| -> [Label; 1] { [("target", target.name.clone())] };
-        let is_up = |target: &TargetStatus| u64::from(target.last.counts.state() == TargetState::Up);
         let each = |value: fn(&TargetStatus) -> u64| targets.iter().map(move |one| (label(one), value(one)));
-        families.gauges(
-            "watch_up",
-            "Whether the last interval was up.",
-            targets.iter().map(|one| (label(one), is_up(one))),
-        )?;
+        let up = targets.iter().filter_map(|one| Some((label(one), u64::from(one.is_up()?))));
+        families.gauges("watch_up", "Whether the last interval was up; none if it is unknown.", up)?;
+        families.counter("watch_intervals_lost", "Intervals that the journal could not store.", lost)?;
         let states = targets.iter().flat_map(|one| {
             let of = |state: &str, count| ([("target", one.name.clone()), ("state", state.to_owned())], count);
             [of("up", one.up), of("down", one.down), of("unknown", one.unknown)]
@@ -88,12 +104,13 @@ impl Collector for WatchMetrics {
             each(|one| one.good),
         )?;
         let times = targets.iter().flat_map(|one| {
-            let quantiles = ["0.5", "0.95", "0.99"].into_iter().zip(one.quantiles_ns);
+            let quantiles =
+                one.quantiles_ns.into_iter().flat_map(|nanos| ["0.5", "0.95", "0.99"].into_iter().zip(nanos));
             quantiles.map(|(quantile, nanos)| {
                 ([("target", one.name.clone()), ("quantile", quantile.to_owned())], nanos as f64 / 1e9)
             })
         });
-        let help = "Quantiles of the response time in the last interval.";
+        let help = "Quantiles of the response time in the last interval, if it had a response.";
         families.numbers_of(&Unit::Seconds, "watch_response_time", help, times)?;
         let burning = targets.iter().filter_map(|one| Some((label(one), one.burn_rate?)));
         let ratio = Unit::Other(String::from("ratio"));
@@ -112,5 +129,45 @@ impl Collector for WatchMetrics {
         let cpu = used().filter(|(_, usage)| usage.over_ns > 0);
         let cpu = cpu.map(|(one, usage)| (label(one), usage.cpu_ns as f64 / usage.over_ns as f64));
         families.numbers_of(&ratio, "watch_target_cpu", "Processors used by the target's processes.", cpu)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use breme_admin::exposition_of;
+    use breme_watch::record::{Counts, ResponseTimes};
+
+    use super::*;
+
+    fn samples(status: &Status) -> String {
+        let text = exposition_of(WatchMetrics(status.clone())).unwrap();
+        let is_sample = |line: &&str| line.starts_with("watch_up{") || line.starts_with("watch_response");
+        text.lines().filter(is_sample).map(|line| format!("{line}\n")).collect()
+    }
+
+    #[test]
+    fn nothing_is_claimed_of_what_is_unknown() {
+        let status = Status::default();
+        status.set_targets(["a"].into_iter());
+        assert_eq!(samples(&status), "", "before the first interval");
+        let counts = |ok| Counts { requests: 1, ok, transport: 1 - ok, ..Counts::default() };
+        let take = |probe: &Probe| status.lock().targets[0].take(probe);
+        take(&Probe { counts: counts(1), times: ResponseTimes::One(5_000_000), ..Probe::default() });
+        assert!(samples(&status).contains("watch_up{target=\"a\"} 1\n"));
+        assert!(samples(&status).contains("quantile=\"0.99\"} 0.005"), "{}", samples(&status));
+        take(&Probe { counts: counts(0), ..Probe::default() });
+        assert_eq!(samples(&status), "watch_up{target=\"a\"} 0\n", "no response time without a response");
+        take(&Probe::default());
+        assert_eq!(samples(&status), "");
+    }
+
+    #[test]
+    fn counters_of_known_targets_stay() {
+        let status = Status::default();
+        status.set_targets(["a", "b"].into_iter());
+        status.lock().targets[1].up = 7;
+        status.set_targets(["c", "b"].into_iter());
+        let counters: Vec<_> = status.lock().targets.iter().map(|one| (one.name.clone(), one.up)).collect();
+        assert_eq!(counters, [("c".to_owned(), 0), ("b".to_owned(), 7)]);
     }
 }

@@ -1,255 +1,397 @@
-//! The loop of a watch: each interval measures all targets and is durable before the next one begins.
+//! The loop of a watch: each interval measures all targets, and is durable before the next one begins.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use breme_admin::push::{MetricsExporter, ProblemReports, Protocol, Receiver as PushReceiver};
-use breme_admin::{Admin, AdminListener, AdminToken, Api, ProcessMetrics, Readiness, application_registry};
+use breme_admin::{
+    Admin, AdminListener, AdminToken, Api, Maintenance, ProcessMetrics, Readiness, ReloadStatus, application_registry,
+};
 use breme_command::failure::{AGAINST, Failure, NO_VERDICT};
 use breme_command::server::ListenPlace;
 use breme_driver::Clock;
-use breme_load_command::{Cancellation, Measurement};
-use breme_watch::history::{RECENT_MAX, TargetHistory, for_each_interval};
+use breme_load_command::Cancellation;
+use breme_watch::history::{JournalInfo, RECENT_MAX, TargetHistory, for_each_interval};
 use breme_watch::journal::{Journal, JournalError};
-use breme_watch::objective::{Compliance, ObjectiveMonitor};
-use breme_watch::record::{ClockReading, IntervalRecord};
-use breme_watch::{Destination, File, WATCH_FILE_BYTES_MAX, WatchTarget, text};
+use breme_watch::objective::{AlertEvent, Compliance, ObjectiveMonitor};
+use breme_watch::record::{ClockReading, Probe};
+use breme_watch::{AlertKind, Destination, File, WatchTarget, text};
 use jiff::tz::TimeZone;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use prometheus_client::collector::Collector;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::alerts::Alerts;
 use super::arguments::WatchArgs;
 use super::journal_folder::JournalFolder;
 use super::pages::AdminPages;
-use super::prober::{ProbeResult, Prober};
+use super::preparation::Preparation;
+use super::prober::{Deadlines, ProbeResult, Prober};
 use super::status::{Status, WatchMetrics};
 
-/// Part of an interval that is left for writing it: one in this many. An interval that ends late costs the next one.
+/// Part of an interval that is left for writing it: one in this many. An interval that ends later costs the next one.
 const WRITING_PART: u32 = 10;
+/// Part of an interval, one in this many, by which a measurement may be late.
+const LATE_PART: u32 = 20;
 /// A lasting problem is printed once in this many intervals.
 const REPORT_EVERY: u64 = 100;
 
 pub(super) fn watch(args: &WatchArgs, path: &Path) -> Result<ExitCode, Failure> {
     let process = ProcessMetrics::starting_now();
-    let file = read(path)?;
-    let zone = text::zone(file.time_zone.as_deref()).map_err(Failure::usage)?;
+    let prepared = Preparation::read(path)?;
     let folder_path = args.journal.clone().unwrap_or_else(|| path.with_extension("watch"));
     let folder = JournalFolder::open_write(&folder_path)?;
     let failed =
         |error: JournalError| Failure::run(format!("the journal {} cannot be opened: {error}", folder_path.display()));
-    let interval_ms = u64::try_from(file.interval.as_millis()).unwrap_or(u64::MAX);
     let intervals = folder.intervals()?;
-    let journal = Journal::open(folder, file.retention, intervals, interval_ms).map_err(failed)?;
-    let probers = probers(&file, &journal)?;
-    let monitors = monitors(&file, &probers, &journal).map_err(failed)?;
-    let status = Status::new(file.targets.iter().map(|target| target.name.clone()));
+    let alerts_file = folder.alerts_file();
+    let journal = Journal::open(folder, prepared.file.retention, intervals, prepared.interval_ms()).map_err(failed)?;
+    let info = journal.storage().info_of(&prepared.file, &prepared.connections())?;
+    journal.storage().write_info(info.clone(), journal.intervals().clone())?;
+    let (sender, events) = channel();
     let stop = Arc::new(Cancellation::default());
-    let stopped = catch_signals(Arc::clone(&stop))?;
-    let admin = start_admin(args, process, &status, &folder_path)?;
-    let webhook = receiver("alert.webhook", file.alert.webhook.as_ref())?;
-    let alerts = Alerts::start(webhook, file.alert.file.clone())?;
-    let metrics =
-        || application_registry("watch", ProcessMetrics::starting_now(), [Box::new(WatchMetrics(status.clone()))]);
-    let mut exporters = Vec::new();
-    for (protocol, key, destination) in
-        [(Protocol::RemoteWrite, "remote_write", &file.remote_write), (Protocol::Otlp, "otlp", &file.otlp)]
-    {
-        if let Some(receiver) = receiver(key, destination.as_ref())? {
-            let reports = ProblemReports::Immediate;
-            exporters.push(MetricsExporter::start("watch", protocol, receiver, metrics(), reports)?);
-        }
-    }
+    catch_signals(Arc::clone(&stop), sender.clone())?;
+    let status = Status::default();
+    let (readiness, reloads) = (Readiness::default(), ReloadStatus::default());
+    let server = AdminServer { process, status: &status, readiness: &readiness, reloads: &reloads };
+    let admin = server.start(args, &folder_path)?;
     let mut watch = WatchLoop {
-        file: &file,
-        zone,
-        probers,
-        monitors,
+        path: path.to_owned(),
+        file: prepared.file.clone(),
+        zone: prepared.zone.clone(),
+        targets: Vec::new(),
+        alerts: Alerts::start(alerts_file)?,
+        exporters: Vec::new(),
         journal,
         status,
+        readiness,
+        reloads,
         stop,
-        alerts,
-        exporters,
+        sender,
+        events,
+        wants_reload: false,
+        lost: 0,
         problems: BTreeMap::new(),
     };
+    watch.apply(prepared, &info)?;
+    watch.resume().map_err(failed)?;
     watch.announce(&folder_path);
-    watch.run(&stopped, args.length);
+    watch.run(args.length);
     let code = watch.conclude(args.length.is_some());
     admin.into_iter().for_each(Admin::end);
     Ok(code)
 }
 
-fn read(path: &Path) -> Result<File, Failure> {
-    let failed = |problem: String| Failure::usage(format!("{}: {problem}", path.display()));
-    let bytes = breme_sys::read_bounded(path, WATCH_FILE_BYTES_MAX)
-        .map_err(|error| failed(format!("cannot be read: {error}")))?;
-    let text = String::from_utf8(bytes).map_err(|_| failed(String::from("it is not UTF-8, as TOML must be")))?;
-    File::parse(&text, check).map_err(|problems| failed(format!("\n{problems}")))
+/// What the loop waits for.
+#[derive(Debug)]
+enum Event {
+    Stop,
+    Reload,
+    Measured {
+        /// The interval, by its start.
+        begun: Instant,
+        /// Index of the target in the watch file.
+        index: usize,
+        result: Box<ProbeResult>,
+    },
 }
 
-/// Checks that a measurement fits into the interval.
-fn check(target: &WatchTarget, file: &File) -> Result<(), String> {
-    let measurement = Measurement::new(&target.load).map_err(|failure| failure.message)?;
-    match measurement.longest() {
-        Some(longest) if longest <= file.interval => Ok(()),
-        Some(longest) => Err(format!(
-            "a measurement with its time limit takes up to {} s, and an interval has {} s; use a longer interval, a \
-             shorter duration or a shorter timeout",
-            longest.as_secs_f64(),
-            file.interval.as_secs_f64()
-        )),
-        None => Err(String::from(
-            "several requests one after another have no time limit together; add a duration to the load",
-        )),
-    }
-}
-
-fn receiver(key: &str, destination: Option<&Destination>) -> Result<Option<PushReceiver>, Failure> {
-    let Some(Destination { url, auth_file }) = destination else { return Ok(None) };
-    let receiver = PushReceiver::new(url.clone(), auth_file.as_ref().map(PathBuf::from));
-    receiver.map(Some).map_err(|problem| Failure::run(format!("{key}_auth_file {problem}")))
-}
-
-fn probers(file: &File, journal: &Journal<JournalFolder>) -> Result<Vec<Prober>, Failure> {
-    // The journal assigns the indexes of targets.
-    let loads: Vec<u64> = file
-        .targets
-        .iter()
-        .map(|target| Ok(Measurement::new(&target.load)?.connections() as u64))
-        .collect::<Result<_, Failure>>()?;
-    let info = journal.storage().update_info(file, &loads, journal.intervals())?;
-    let number = |target: &WatchTarget| info.targets.iter().position(|known| known.name == target.name).unwrap_or(0);
-    let prober =
-        |target: &WatchTarget| Prober::new(u32::try_from(number(target)).unwrap_or(u32::MAX), target, file.objective);
-    let probers: Vec<Prober> = file.targets.iter().map(prober).collect::<Result<_, Failure>>()?;
-    // All targets are measured at the same time.
-    let descriptors = probers.iter().map(Prober::descriptors).sum::<Result<u64, Failure>>()?;
-    breme_sys::ensure_descriptor_limit(descriptors).map_err(Failure::run)?;
-    Ok(probers)
-}
-
-/// With the state in which the previous watch ended: its alerts were sent.
-fn monitors(
-    file: &File,
-    probers: &[Prober],
-    journal: &Journal<JournalFolder>,
-) -> Result<Vec<ObjectiveMonitor>, JournalError> {
-    let alert = &file.alert;
-    let monitor = |_: &Prober| ObjectiveMonitor::new(file.objective.availability, alert.down_after, alert.burn_rate);
-    let mut monitors: Vec<ObjectiveMonitor> = probers.iter().map(monitor).collect();
-    let last = journal.last().map_or(0, |(number, _)| number);
-    // At least an hour, for the burn rate, and as many intervals as a target needs to be down.
-    let after = last.saturating_sub(alert.down_after.max(RECENT_MAX as u64));
-    for_each_interval(journal.storage(), after, |interval| {
-        for (prober, monitor) in probers.iter().zip(&mut monitors) {
-            let probe = interval.probes.iter().find(|probe| probe.target == prober.number());
-            probe.into_iter().for_each(|probe| drop(monitor.observe(interval.reading(), &probe.counts)));
-        }
-    })?;
-    Ok(monitors)
-}
-
-/// The first signal ends the watch. The interval in progress is dropped.
-fn catch_signals(stop: Arc<Cancellation>) -> Result<Receiver<()>, Failure> {
+/// The first SIGINT or SIGTERM ends the watch. The interval in progress is dropped.
+fn catch_signals(stop: Arc<Cancellation>, events: Sender<Event>) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::run(format!("cannot catch signals: {error}"));
-    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;
-    let (sender, receiver) = channel();
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
     let wait = move || {
-        if signals.forever().next().is_some() {
-            stop.set();
-            let _ = sender.send(()); // fails if --for has ended the watch
+        for signal in signals.forever() {
+            let event = if signal == SIGHUP { Event::Reload } else { Event::Stop };
+            if matches!(event, Event::Stop) {
+                stop.set();
+            }
+            let _ = events.send(event); // fails if --for has ended the watch
         }
     };
     std::thread::Builder::new().name("signals".to_owned()).spawn(wait).map_err(failed)?;
-    Ok(receiver)
+    Ok(())
 }
 
-fn start_admin(
-    args: &WatchArgs,
+/// How waiting for an interval ends.
+enum Wait {
+    Due,
+    Reload,
+    Ended,
+}
+
+/// What `--admin` shows.
+struct AdminServer<'a> {
     process: ProcessMetrics,
-    status: &Status,
-    journal: &Path,
-) -> Result<Option<Admin>, Failure> {
-    let Some(listener) = args.process.admin()?.map(AdminListener::bind).transpose()? else { return Ok(None) };
-    breme_base::output_line!("admin on {}", ListenPlace::plain(listener.address().clone()));
-    let registry = application_registry("watch", process, [Box::new(WatchMetrics(status.clone()))]);
-    let token = AdminToken::from_file("", None).map_err(Failure::run)?;
-    let pages = AdminPages::new(journal.to_owned());
-    let api = Some((Box::new(pages) as Box<dyn Api>, token));
-    Ok(Some(listener.start(Clock::start(), args.process.cpus(), registry, Readiness::default(), api)?))
+    status: &'a Status,
+    readiness: &'a Readiness,
+    reloads: &'a ReloadStatus,
 }
 
-struct WatchLoop<'a> {
-    file: &'a File,
+impl AdminServer<'_> {
+    fn start(self, args: &WatchArgs, journal: &Path) -> Result<Option<Admin>, Failure> {
+        let Some(listener) = args.process.admin()?.map(AdminListener::bind).transpose()? else { return Ok(None) };
+        breme_base::output_line!("admin on {}", ListenPlace::plain(listener.address().clone()));
+        let maintenance = Maintenance { reloads: self.reloads.clone(), ..Maintenance::default() };
+        let own: [Box<dyn Collector>; 2] = [Box::new(WatchMetrics(self.status.clone())), Box::new(maintenance)];
+        let registry = application_registry("watch", self.process, own);
+        let token = AdminToken::from_file("", None).map_err(Failure::run)?;
+        let pages = AdminPages::start(journal.to_owned(), self.status.clone())?;
+        let api = Some((Box::new(pages) as Box<dyn Api>, token));
+        let started = listener.start(Clock::start(), args.process.cpus(), registry, self.readiness.clone(), api)?;
+        Ok(Some(started))
+    }
+}
+
+/// A target of the watch file.
+struct Target {
+    prober: Arc<Prober>,
+    monitor: ObjectiveMonitor,
+}
+
+/// Where the metrics of each interval go.
+struct Export {
+    protocol: Protocol,
+    destination: Option<Destination>,
+    exporter: MetricsExporter,
+}
+
+struct WatchLoop {
+    path: PathBuf,
+    file: File,
     zone: TimeZone,
-    probers: Vec<Prober>,
-    monitors: Vec<ObjectiveMonitor>,
+    /// In the order of the file.
+    targets: Vec<Target>,
+    alerts: Alerts,
+    exporters: Vec<Export>,
     journal: Journal<JournalFolder>,
     status: Status,
+    readiness: Readiness,
+    reloads: ReloadStatus,
     stop: Arc<Cancellation>,
-    alerts: Alerts,
-    exporters: Vec<MetricsExporter>,
+    sender: Sender<Event>,
+    events: Receiver<Event>,
+    wants_reload: bool,
+    /// Intervals in a row that the journal could not store.
+    lost: u64,
     /// Problems of the previous interval, and how many intervals they have lasted.
     problems: BTreeMap<String, u64>,
 }
 
-impl WatchLoop<'_> {
+impl WatchLoop {
     fn announce(&self, folder: &Path) {
-        let targets = breme_base::plural(self.probers.len() as u64, "target");
-        let interval = self.file.interval.as_secs_f64();
-        breme_base::output_line!("watching {targets} every {interval} s, journal in {}", folder.display());
+        breme_base::output_line!("watching {}, journal in {}", self.extent(), folder.display());
         if let Some((number, _)) = self.journal.last() {
             breme_base::error_line!("breme watch: the journal continues after interval {number}");
         }
     }
 
-    /// Intervals begin at multiples of their length; missed ones are skipped.
-    fn run(&mut self, stopped: &Receiver<()>, length: Option<Duration>) {
-        let started = Instant::now();
-        let mut next = started;
-        loop {
-            let wait = next.saturating_duration_since(Instant::now());
-            if stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) || self.stop.is_set() {
-                return;
-            }
-            if length.is_some_and(|length| next.duration_since(started) >= length) {
-                return;
-            }
-            self.measure(next + self.file.interval - self.file.interval / WRITING_PART);
-            let passed = started.elapsed().as_nanos() / self.file.interval.as_nanos().max(1);
-            next = started + self.file.interval * u32::try_from(passed + 1).unwrap_or(u32::MAX);
+    fn extent(&self) -> String {
+        let targets = breme_base::plural(self.targets.len() as u64, "target");
+        format!("{targets} every {} s", self.file.interval.as_secs_f64())
+    }
+
+    /// Reads the file again. An invalid one changes nothing.
+    fn reload(&mut self) {
+        let reloaded = Preparation::read(&self.path).and_then(|prepared| {
+            let info = self.journal.storage().info_of(&prepared.file, &prepared.connections())?;
+            let intervals = self.journal.intervals_with(prepared.interval_ms());
+            self.journal.storage().write_info(info.clone(), intervals)?;
+            self.apply(prepared, &info)
+        });
+        self.reloads.record(reloaded.is_ok());
+        match reloaded {
+            Ok(()) => breme_base::error_line!("breme watch: reloaded {}: {}", self.path.display(), self.extent()),
+            Err(failure) => breme_base::error_line!("breme watch: {}\nkeeping the old settings", failure.message),
         }
     }
 
-    /// All targets, with metrics until the `deadline`.
-    fn measure(&mut self, deadline: Instant) {
-        let reading = now();
-        let (stop, probers) = (&self.stop, &self.probers);
-        let results: Vec<ProbeResult> = std::thread::scope(|scope| {
-            let probe = |prober| scope.spawn(move || Prober::probe(prober, stop, deadline));
-            let threads: Vec<_> = probers.iter().map(probe).collect();
-            let ended = threads.into_iter().zip(probers);
-            ended.map(|(thread, prober)| thread.join().unwrap_or_else(|_| prober.unknown())).collect()
-        });
-        self.stop.clear();
-        if self.stop.is_set() {
-            return;
+    /// Uses a file. Targets that it had before keep their state.
+    fn apply(&mut self, prepared: Preparation, info: &JournalInfo) -> Result<(), Failure> {
+        let interval_ms = prepared.interval_ms();
+        let Preparation { file, zone, measurements, webhook, receivers } = prepared;
+        let exporters = self.exporters(&file, receivers)?;
+        let mut old: BTreeMap<String, (WatchTarget, Target)> = std::mem::take(&mut self.file.targets)
+            .into_iter()
+            .zip(std::mem::take(&mut self.targets))
+            .map(|(written, target)| (written.name.clone(), (written, target)))
+            .collect();
+        for (written, measurement) in file.targets.iter().zip(measurements) {
+            let (known, monitor) =
+                old.remove(&written.name).map(|(was, target)| ((was, target.prober), target.monitor)).unzip();
+            let is_same = |was: &WatchTarget| was.is_same(written) && self.file.objective == file.objective;
+            let number = info.targets.iter().position(|known| known.name == written.name).unwrap_or(0);
+            let prober = known.filter(|(was, _)| is_same(was)).map(|(_, prober)| prober);
+            let prober = prober.unwrap_or_else(|| {
+                let number = u32::try_from(number).unwrap_or(u32::MAX);
+                Arc::new(Prober::new(number, written, measurement, file.objective))
+            });
+            let (availability, alert) = (file.objective.availability, &file.alert);
+            let new = || ObjectiveMonitor::new(availability, alert.down_after, alert.burn_rate);
+            let mut monitor = monitor.unwrap_or_else(new);
+            monitor.set_limits(availability, alert.down_after, alert.burn_rate);
+            self.targets.push(Target { prober, monitor });
         }
+        let names: Vec<&str> = file.targets.iter().map(|target| target.name.as_str()).collect();
+        self.status.set_targets(names.iter().copied());
+        self.alerts.configure(webhook, file.alert.file.clone(), &names);
+        self.journal.change(file.retention, interval_ms);
+        (self.file, self.zone, self.exporters) = (file, zone, exporters);
+        Ok(())
+    }
+
+    /// Keeps those whose destination is the same.
+    fn exporters(&mut self, file: &File, receivers: Vec<(Protocol, PushReceiver)>) -> Result<Vec<Export>, Failure> {
+        let destination = |protocol| match protocol {
+            Protocol::RemoteWrite => file.remote_write.clone(),
+            Protocol::Otlp => file.otlp.clone(),
+        };
+        let mut new = Vec::new();
+        for (protocol, receiver) in receivers {
+            let destination = destination(protocol);
+            let is_same = |old: &Export| (old.protocol, &old.destination) == (protocol, &destination);
+            if self.exporters.iter().any(is_same) {
+                continue;
+            }
+            let metrics = WatchMetrics(self.status.clone());
+            let registry = application_registry("watch", ProcessMetrics::starting_now(), [Box::new(metrics)]);
+            let exporter = MetricsExporter::start("watch", protocol, receiver, registry, ProblemReports::Immediate)?;
+            new.push(Export { protocol, destination, exporter });
+        }
+        let (kept, ended): (Vec<Export>, Vec<Export>) = std::mem::take(&mut self.exporters)
+            .into_iter()
+            .partition(|old| old.destination == destination(old.protocol));
+        // They first send what they have queued.
+        std::thread::spawn(move || drop(ended));
+        new.extend(kept);
+        Ok(new)
+    }
+
+    /// Continues with the state in which the previous watch ended, and reports changes that it did not report.
+    fn resume(&mut self) -> Result<(), JournalError> {
+        let last = self.journal.last().map_or(0, |(number, _)| number);
+        // At least an hour, for the burn rate, and as many intervals as a target needs to be down.
+        let after = last.saturating_sub(self.file.alert.down_after.max(RECENT_MAX as u64));
+        let (targets, mut causes) = (&mut self.targets, BTreeMap::new());
+        let mut wall_ms = 0;
+        for_each_interval(self.journal.storage(), after, |interval| {
+            wall_ms = interval.wall_ms;
+            for target in targets.iter_mut() {
+                let number = target.prober.number();
+                if let Some(probe) = interval.probes.iter().find(|probe| probe.target == number) {
+                    drop(target.monitor.observe(interval.reading(), &probe.counts));
+                    causes.insert(number, probe.cause.clone());
+                }
+            }
+        })?;
+        let time = text::time(wall_ms, &self.zone);
+        for (target, written) in self.targets.iter().zip(&self.file.targets) {
+            let cause = causes.get(&target.prober.number()).and_then(Option::as_deref);
+            for event in unreported(&target.monitor, |kind| self.alerts.said_before(&written.name, kind)) {
+                self.alerts.raise(&written.name, &time, &event, cause);
+            }
+        }
+        Ok(())
+    }
+
+    /// Intervals begin at multiples of their length; missed ones are skipped.
+    fn run(&mut self, length: Option<Duration>) {
+        let begun = Instant::now();
+        let (mut started, mut next) = (begun, begun);
+        loop {
+            if std::mem::take(&mut self.wants_reload) {
+                let before = self.file.interval;
+                self.reload();
+                if self.file.interval != before {
+                    (started, next) = (Instant::now(), Instant::now());
+                }
+            }
+            match self.wait_until(next) {
+                Wait::Reload => self.wants_reload = true,
+                Wait::Ended => return,
+                Wait::Due if length.is_some_and(|length| next.duration_since(begun) >= length) => return,
+                Wait::Due if self.measure(next) => next = next_start(started, next, Instant::now(), self.file.interval),
+                Wait::Due => return,
+            }
+        }
+    }
+
+    fn wait_until(&self, time: Instant) -> Wait {
+        loop {
+            match self.events.recv_timeout(time.saturating_duration_since(Instant::now())) {
+                Ok(Event::Reload) => return Wait::Reload,
+                Ok(Event::Measured { .. }) => {} // too late
+                Err(RecvTimeoutError::Timeout) if !self.stop.is_set() => return Wait::Due,
+                _ => return Wait::Ended,
+            }
+        }
+    }
+
+    /// All targets. Those that have not ended when the interval has are unknown. False if the watch ends before that.
+    fn measure(&mut self, begun: Instant) -> bool {
+        let (reading, interval) = (now(), self.file.interval);
+        let end = begun + interval;
+        let deadlines = Deadlines { measurement: end, metrics: end - interval / WRITING_PART };
+        for (index, target) in self.targets.iter().enumerate() {
+            let events = self.sender.clone();
+            target.prober.start(&self.stop, deadlines, move |result| {
+                let _ = events.send(Event::Measured { begun, index, result: Box::new(result) }); // fails if the watch has ended
+            });
+        }
+        let Some(results) = self.results(begun, end + interval / LATE_PART) else { return false };
+        self.stop.clear();
         let (probes, problems): (Vec<_>, Vec<_>) =
             results.into_iter().map(|result| (result.probe, result.problems)).unzip();
         let mut problems: Vec<String> = problems.into_iter().flatten().collect();
-        match self.journal.append(reading, probes) {
-            Ok(interval) => {
-                self.observe(&interval);
-                problems.extend(self.exporters.iter().filter_map(|exporter| exporter.send(interval.wall_ms)));
-            }
-            Err(error) => problems.push(format!("this interval is lost: {error}; check the disk of the journal")),
-        }
+        let stored = self.journal.append(reading, probes.clone());
+        self.note_stored(stored.err());
+        self.observe(reading, &probes);
+        problems.extend(self.exporters.iter().filter_map(|export| export.exporter.send(reading.wall_ms)));
         self.report(problems);
+        true
+    }
+
+    /// One per target; none if the watch ends.
+    fn results(&mut self, of: Instant, deadline: Instant) -> Option<Vec<ProbeResult>> {
+        let mut results: Vec<Option<ProbeResult>> = self.targets.iter().map(|_| None).collect();
+        while results.iter().any(Option::is_none) {
+            match self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(Event::Measured { begun, index, result }) if begun == of => results[index] = Some(*result),
+                Ok(Event::Measured { .. }) => {} // of an earlier interval
+                Ok(Event::Reload) => self.wants_reload = true,
+                Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => break,
+            }
+        }
+        let late = "the measurement did not end with its interval";
+        let complete = results.into_iter().zip(&self.targets);
+        Some(complete.map(|(result, target)| result.unwrap_or_else(|| target.prober.unknown(late))).collect())
+    }
+
+    /// Reports when the journal begins to lose intervals, and when it no longer does.
+    fn note_stored(&mut self, error: Option<JournalError>) {
+        match error {
+            None if self.lost == 0 => {}
+            None => {
+                let lost = breme_base::plural(self.lost, "interval");
+                breme_base::error_line!("breme watch: the journal can be written again; {lost} lost");
+                self.readiness.set_lack(None);
+                self.lost = 0;
+            }
+            Some(error) => {
+                if self.lost == 0 {
+                    breme_base::error_line!(
+                        "breme watch: intervals are lost from now on: {error}; check the disk of the journal"
+                    );
+                }
+                self.lost += 1;
+                self.readiness.set_lack(Some(format!("the journal cannot be written: {error}")));
+            }
+        }
     }
 
     /// Prints new problems, and lasting ones once in [`REPORT_EVERY`] intervals.
@@ -264,22 +406,26 @@ impl WatchLoop<'_> {
         }
     }
 
-    fn observe(&mut self, interval: &IntervalRecord) {
-        let time = text::time(interval.wall_ms, &self.zone);
+    fn observe(&mut self, reading: ClockReading, probes: &[Probe]) {
+        let mut raised = Vec::new();
         let mut status = self.status.lock();
-        for (probe, (monitor, status)) in interval.probes.iter().zip(self.monitors.iter_mut().zip(status.iter_mut())) {
+        status.intervals += 1;
+        status.lost += u64::from(self.lost > 0);
+        for (probe, (target, status)) in probes.iter().zip(self.targets.iter_mut().zip(&mut status.targets)) {
             status.take(probe);
-            for event in monitor.observe(interval.reading(), &probe.counts) {
-                self.alerts.raise(&status.name, &time, &event, probe.cause.as_deref());
-            }
-            (status.is_down, status.burn_rate) = (monitor.is_down(), monitor.burn_rate());
+            let events = target.monitor.observe(reading, &probe.counts);
+            raised.extend(events.into_iter().map(|event| (status.name.clone(), event, probe.cause.as_deref())));
+            status.burn_rate = target.monitor.burn_rate();
         }
+        drop(status); // a slow disk must not delay the metrics
+        let time = text::time(reading.wall_ms, &self.zone);
+        raised.iter().for_each(|(name, event, cause)| self.alerts.raise(name, &time, event, *cause));
     }
 
     /// Prints a line per target; derives the exit status.
     fn conclude(&self, is_gate: bool) -> ExitCode {
         let mut worst = 0;
-        for target in self.status.lock().iter() {
+        for target in &self.status.lock().targets {
             let mut history =
                 TargetHistory { up: target.up, down: target.down, unknown: target.unknown, ..TargetHistory::default() };
             (history.counts.requests, history.counts.ok) = (target.requests, target.good);
@@ -305,6 +451,27 @@ impl WatchLoop<'_> {
     }
 }
 
+/// The start of the interval after `current`; those are skipped that would begin more than a little late.
+fn next_start(started: Instant, current: Instant, now: Instant, interval: Duration) -> Instant {
+    let passed = (now - started).saturating_sub(interval / WRITING_PART).as_nanos() / interval.as_nanos().max(1);
+    (started + interval * u32::try_from(passed + 1).unwrap_or(u32::MAX)).max(current + interval)
+}
+
+/// Changes in the state of `monitor` since the alerts that the previous watch has `said`, if that is known.
+fn unreported(monitor: &ObjectiveMonitor, said: impl Fn(AlertKind) -> Option<bool>) -> Vec<AlertEvent> {
+    let availability = match (said(AlertKind::Availability), monitor.is_down()) {
+        (Some(false), true) => Some(AlertEvent::Down { intervals: monitor.down_intervals() }),
+        (Some(true), false) => Some(AlertEvent::Up),
+        _ => None,
+    };
+    let burn_rate = match (said(AlertKind::BurnRate), monitor.is_burning()) {
+        (Some(false), true) => Some(AlertEvent::BurnRateHigh { rate: monitor.burn_rate().unwrap_or_default() }),
+        (Some(true), false) => Some(AlertEvent::BurnRateNormal),
+        _ => None,
+    };
+    availability.into_iter().chain(burn_rate).collect()
+}
+
 fn now() -> ClockReading {
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
@@ -320,4 +487,40 @@ fn now() -> ClockReading {
 fn boot_number() -> u16 {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     u16::from_str_radix(id.get(..4).unwrap_or_default(), 16).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use breme_watch::record::Counts;
+
+    use super::*;
+
+    #[test]
+    fn an_interval_that_ends_a_little_late_does_not_cost_the_next_one() {
+        let (started, interval) = (Instant::now(), Duration::from_secs(10));
+        let next = |current, millis| {
+            let (current, now) = (started + interval * current, started + Duration::from_millis(millis));
+            (next_start(started, current, now, interval) - started).as_secs()
+        };
+        assert_eq!([0, 9_000, 10_000, 10_900].map(|now| next(0, now)), [10; 4]);
+        assert_eq!([10_010, 20_900].map(|now| next(1, now)), [20; 2]);
+        assert_eq!([11_000, 35_000].map(|now| next(0, now)), [20, 40], "missed ones are skipped");
+    }
+
+    #[test]
+    fn a_restart_reports_what_was_not_reported() {
+        let mut monitor = ObjectiveMonitor::new(0.99, 1, f64::INFINITY);
+        let reported = |monitor: &ObjectiveMonitor, said| {
+            unreported(monitor, |kind| match kind {
+                AlertKind::Availability => said,
+                AlertKind::BurnRate => Some(false),
+            })
+        };
+        assert_eq!(reported(&monitor, Some(true)), [AlertEvent::Up]);
+        assert_eq!(reported(&monitor, Some(false)), []);
+        monitor.observe(ClockReading::default(), &Counts { requests: 1, transport: 1, ..Counts::default() });
+        assert_eq!(reported(&monitor, Some(false)), [AlertEvent::Down { intervals: 1 }]);
+        assert_eq!(reported(&monitor, Some(true)), []);
+        assert_eq!(reported(&monitor, None), [], "an older breme kept no alerts");
+    }
 }

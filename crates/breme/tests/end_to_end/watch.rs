@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
 use breme_testkit::reserved_address;
@@ -19,12 +19,20 @@ pub(crate) struct Watch {
 
 impl Watch {
     pub(crate) fn start(file: &Path, more: &[&str]) -> Self {
-        let mut child = breme().arg("watch").arg(file).args(more).stdout(Stdio::piped()).spawn().unwrap();
+        Self::spawn(breme().arg("watch").arg(file).args(more), file)
+    }
+
+    pub(crate) fn start_limited(limits: &str, file: &Path, more: &[&str]) -> Self {
+        Self::spawn(&mut limited_command(limits, file, more), file)
+    }
+
+    fn spawn(command: &mut Command, file: &Path) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         Self { child, output, journal: file.with_extension("watch") }
     }
 
-    fn line(&mut self) -> String {
+    pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
         line
@@ -34,7 +42,7 @@ impl Watch {
         Pid::from_child(&self.child)
     }
 
-    fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
@@ -66,6 +74,15 @@ impl Drop for Watch {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// `breme watch` in a shell with limits.
+pub(crate) fn limited_command(limits: &str, path: &Path, more: &[&str]) -> Command {
+    let script = format!("{limits}; exec \"$@\"");
+    let program = breme();
+    let mut command = Command::new("sh");
+    command.args(["-c", &script, "sh"]).arg(program.get_program()).arg("watch").arg(path).args(more);
+    command
 }
 
 pub(crate) fn report(journal: &Path) -> Option<Value> {
@@ -207,6 +224,45 @@ fn exit_status_says_whether_the_objective_was_met() {
     assert!(code == Some(3) && output.contains("objective missed"), "{code:?} {output}");
 }
 
+fn named<'a>(report: &'a Value, name: &str) -> &'a Value {
+    let targets = report["targets"].as_array().unwrap();
+    targets.iter().find(|target| target["name"] == name).unwrap_or(&Value::Null)
+}
+
+/// A target is added, an invalid file is ignored, and a target that is down is removed.
+#[test]
+fn sighup_reads_the_file_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = Site::lab("events");
+    let shop = one_target(&site, "");
+    let gone = format!("{shop}[[target]]\nname = 'gone'\nurl = 'http://{}/'\n", reserved_address());
+    let path = file(folder.path(), &shop);
+    let mut watch = Watch::start(&path, &["--admin", "127.0.0.1:0"]);
+    let line = watch.line();
+    let admin = line.trim_end().strip_prefix("admin on http://").unwrap().parse().unwrap();
+    watch.until("up", |report| up(report) >= 1);
+    file(folder.path(), &gone);
+    watch.signal(Signal::HUP);
+    watch.until("the new target is down", |report| named(report, "gone")["down_now"] == true);
+    let metrics = || String::from_utf8(crate::harness::get(admin, "/metrics").content).unwrap();
+    assert!(metrics().contains("breme_config_last_reload_successful 1\n"), "{}", metrics());
+    file(folder.path(), "interval = '1ms'\n");
+    watch.signal(Signal::HUP);
+    let before = number(&report(&watch.journal).unwrap(), "/intervals");
+    watch.until("it continues with the old file", |report| {
+        let gone = named(report, "gone");
+        number(report, "/intervals") > before && gone["down_now"] == true && gone["watched"] == true
+    });
+    assert!(metrics().contains("breme_config_last_reload_successful 0\n"), "{}", metrics());
+    file(folder.path(), &shop);
+    watch.signal(Signal::HUP);
+    let report = watch.until("the target is removed", |report| named(report, "gone")["down_now"] == false);
+    assert_eq!(named(&report, "gone")["watched"], false);
+    assert_eq!(named(&report, "gone")["outages"][0]["end_seen"], false);
+    assert_eq!(named(&report, "shop")["intervals"]["down"], 0, "{report:#}");
+    assert_eq!(watch.stop(), Some(0));
+}
+
 #[test]
 fn page_metrics_and_exports() {
     let folder = tempfile::tempdir().unwrap();
@@ -230,7 +286,7 @@ fn page_metrics_and_exports() {
     }
     assert!(value("breme_watch_target_fds_used_ratio{target=\"shop\"}") > 0.0, "{metrics}");
     let page = String::from_utf8(crate::harness::get(admin, "/watch").content).unwrap();
-    assert!(page.contains("http-equiv=\"refresh\"") && page.contains("met the objective"));
+    assert!(page.contains("Reload every 30 s") && page.contains("met the objective"));
     let second = Watch::start(&folder.path().join("shop.toml"), &[]).child.wait_with();
     assert_eq!(second, Some(1), "a journal has one writer");
     let journal = watch.journal.clone();
@@ -250,7 +306,7 @@ fn page_metrics_and_exports() {
     let log = breme_stats::log::read(export("hlog").as_bytes()).unwrap();
     assert_eq!(log.len(), rows.len() - 1);
     assert!(export("text").contains("objective 99 %: met"));
-    assert!(!export("html").contains("http-equiv=\"refresh\""));
+    assert!(!export("html").contains("Reload every"));
 }
 
 trait WaitWith {

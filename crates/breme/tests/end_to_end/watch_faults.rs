@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use breme_testkit::reserved_address;
 use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
 use serde_json::Value;
 
-use crate::harness::{PATIENCE, Site, breme, read_head, serve_each};
+use crate::harness::{PATIENCE, POLL_PAUSE, Site, breme, get, read_head, serve_each};
 use crate::remote_write::{Series, series};
-use crate::watch::{PATIENT_LOAD, Watch, file, number, one_target, report};
+use crate::watch::{PATIENT_LOAD, Watch, file, limited_command, number, one_target, report};
 
 /// Request number from which `/slowing` is slow.
 const SLOW_FROM: u64 = 20;
@@ -267,13 +267,8 @@ fn remote_write_sends_each_interval() {
     assert_eq!(samples, expected);
 }
 
-/// Runs `breme watch` in a shell with limits.
 fn limited(limits: &str, path: &Path, more: &[&str]) -> Output {
-    let script = format!("{limits}; exec \"$@\"");
-    let program = breme();
-    let mut command = Command::new("sh");
-    command.args(["-c", &script, "sh"]).arg(program.get_program()).arg("watch").arg(path).args(more);
-    command.output().unwrap()
+    limited_command(limits, path, more).output().unwrap()
 }
 
 fn stderr(output: &Output) -> String {
@@ -295,10 +290,10 @@ fn full_disk_loses_only_the_intervals_that_do_not_fit() {
     let bytes = raw();
     let output = limited("trap '' XFSZ; ulimit -f 1", &path, &["--for", "4s"]);
     let message = stderr(&output);
-    assert_eq!(output.status.code(), Some(4), "{message}");
-    assert!(message.contains("this interval is lost: raw-000000000001.log: File too large"), "{message}");
-    assert_eq!(message.matches("is lost").count(), 1, "a lasting problem is printed once: {message}");
-    assert!(String::from_utf8_lossy(&output.stdout).contains("shop: no up or down interval"), "{output:?}");
+    assert_eq!(output.status.code(), Some(0), "{message}");
+    assert!(message.contains("intervals are lost from now on: raw-000000000001.log: File too large"), "{message}");
+    assert_eq!(message.matches("lost").count(), 1, "an outage of the disk is printed once: {message}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("objective met"), "{output:?}");
     assert!(raw() == bytes, "the journal has changed");
     let output = breme().arg("watch").arg(&path).args(["--for", "1s"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -307,6 +302,42 @@ fn full_disk_loses_only_the_intervals_that_do_not_fit() {
     let output = limited("trap '' XFSZ; ulimit -f 0", &path, &[]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("watch.json: cannot be written: File too large"), "{}", stderr(&output));
+}
+
+/// The limit of the running watch is below the size of its journal, and rises again.
+#[test]
+fn full_disk_stops_neither_alerts_nor_metrics() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = Site::lab_at(reserved_address());
+    let alerts = folder.path().join("alerts.jsonl");
+    let more = format!("[alert]\ndown_after = 1\nfile = '{}'\n", alerts.display());
+    let path = file(folder.path(), &one_target(&site, &more));
+    let watch = Watch::start(&path, &[]);
+    watch.until("four intervals", |report| number(report, "/intervals") >= 4);
+    assert_eq!(watch.stop(), Some(0));
+    let mut watch = Watch::start_limited("trap '' XFSZ", &path, &["--admin", "127.0.0.1:0"]);
+    let line = watch.line();
+    let admin = line.trim_end().strip_prefix("admin on http://").unwrap().parse().unwrap();
+    let limit = getrlimit(Resource::Fsize);
+    let set =
+        |current| prlimit(Some(watch.pid()), Resource::Fsize, Rlimit { current, maximum: limit.maximum }).unwrap();
+    set(Some(512));
+    let until = |what: &str, is_so: &dyn Fn() -> bool| {
+        let begun = Instant::now();
+        while !is_so() {
+            assert!(begun.elapsed() < PATIENCE, "{what}");
+            std::thread::sleep(POLL_PAUSE);
+        }
+    };
+    let metrics = || String::from_utf8(get(admin, "/metrics").content).unwrap();
+    until("not ready", &|| get(admin, "/ready").status == 503);
+    drop(site);
+    until("down", &|| metrics().contains("breme_watch_up{target=\"shop\"} 0\n"));
+    assert!(!metrics().contains("breme_watch_intervals_lost_total 0\n"), "{}", metrics());
+    until("an alert", &|| std::fs::read_to_string(&alerts).unwrap().contains("\"state\":\"down\""));
+    set(limit.current);
+    until("ready", &|| get(admin, "/ready").status == 200);
+    assert_eq!(watch.stop(), Some(0));
 }
 
 /// The limit of a running watch falls below what it has open, and rises again. Not before a minute has ended: the

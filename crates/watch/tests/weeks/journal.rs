@@ -202,6 +202,36 @@ fn gap_is_neither_up_nor_down_and_ends_an_outage() {
 
 /// A watch that restarts every few seconds: a rollup lists 64 gaps, and adds up all of them.
 #[test]
+fn the_outage_of_a_removed_target_ends_with_its_last_interval() {
+    let mut memory = Memory::default();
+    {
+        let mut journal = open(&mut memory);
+        for second in 0..60 {
+            let gone = breme_watch::record::Probe { target: 1, ..probe(Err("refused")) };
+            journal.append(reading(second), vec![probe(Ok(1_000_000)), gone]).unwrap();
+        }
+    }
+    let mut journal = open(&mut memory);
+    (60..200).for_each(|second| drop(journal.append(reading(second), vec![probe(Ok(1_000_000))]).unwrap()));
+    drop(journal);
+    let history = History::read(&&mut memory).unwrap();
+    let gone = &history.targets[&1];
+    assert_eq!((gone.down, &gone.ongoing), (60, &None));
+    let [outage] = &gone.outages[..] else { panic!("{:?}", gone.outages) };
+    assert_eq!((outage.intervals, outage.length_ms, outage.has_end), (60, 59_000, false));
+}
+
+#[test]
+fn a_shorter_interval_makes_no_gap() {
+    let mut memory = Memory::default();
+    let mut journal = Journal::open(&mut memory, Retention::default(), IntervalLengths::default(), 10_000).unwrap();
+    journal.append(reading(0), vec![probe(Err("refused"))]).unwrap();
+    journal.change(Retention::default(), 1_000);
+    assert_eq!(journal.append(reading(10), vec![probe(Ok(1))]).unwrap().gap_ms, 0);
+    assert_eq!(journal.append(reading(20), vec![probe(Ok(1))]).unwrap().gap_ms, 9_000);
+}
+
+#[test]
 fn every_gap_counts_as_unmeasured_time() {
     const GAPS: u64 = 200;
     let mut memory = Memory::default();
