@@ -105,8 +105,8 @@ fn processors(facts: &Facts) -> MachineFinding {
         "processors",
         format!("{}{isolated}", facts.processors),
         facts.processors >= PROCESSORS_MIN,
-        "generator and server compete for CPU time; rates are lower than with a generator on another machine",
-        "measure on 4 processors or more, or give each side its own: cpus = \"0\" in [subject] and [workload]",
+        "generator and server share few processors; rates are lower than with a generator on another machine",
+        "use 4 processors or more; breme run already gives subjects and loads different ones (cpus = \"auto\"); for breme load, pin the server with taskset or --cpus",
     )
 }
 

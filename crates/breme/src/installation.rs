@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+#[cfg(feature = "applications")]
+use breme_command::configuration;
 use breme_command::failure::{Failure, exit};
 use breme_command::output;
 use clap::{Command, ValueEnum};
@@ -54,6 +56,12 @@ enum Schema {
     Watch,
     /// Configuration of `breme proxy`.
     Proxy,
+    /// Configuration of `breme wiki`.
+    #[cfg(feature = "applications")]
+    Wiki,
+    /// Configuration of `breme session`.
+    #[cfg(feature = "applications")]
+    Session,
     /// Result of `breme load --format json`.
     Load,
     /// Result of `breme run --format json`.
@@ -76,6 +84,10 @@ impl Schema {
             Self::Scenario => compressed!("scenario"),
             Self::Watch => compressed!("watch"),
             Self::Proxy => compressed!("proxy"),
+            #[cfg(feature = "applications")]
+            Self::Wiki => return configuration::schema(&crate::wiki::command()),
+            #[cfg(feature = "applications")]
+            Self::Session => return configuration::schema(&crate::session::command()),
             Self::Load => compressed!("load"),
             Self::Report => compressed!("report"),
             Self::Comparison => compressed!("comparison"),

@@ -91,7 +91,7 @@ enum Command {
     /// Judge whether a run is worse than an earlier one, and show the history of many.
     #[cfg(target_os = "linux")]
     Compare(laboratory::CompareArgs),
-    /// Print or rewrite the report of a run.
+    /// Print the result of a run, and renew its report.html.
     #[cfg(target_os = "linux")]
     Report(laboratory::ReportArgs),
     /// List stored runs.

@@ -19,8 +19,8 @@ mod supervisor;
 
 use std::process::ExitCode;
 
-pub use arguments::SessionArgs;
-use arguments::{EngineChoice, ROLE, command};
+use arguments::{EngineChoice, ROLE};
+pub use arguments::{SessionArgs, command};
 use breme_admin::{Admin, AdminListener, ProcessMetrics, Readiness};
 use breme_cluster::node::Node;
 use breme_driver::Clock;

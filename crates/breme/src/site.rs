@@ -105,10 +105,7 @@ impl SiteArgs {
 fn open_root(args: &SiteArgs) -> Result<Option<Arc<dyn Root>>, Failure> {
     let Some(directory) = &args.directory else { return Ok(None) };
     let folder = Folder::open(directory, args.follow_symlinks).map_err(|error| {
-        Failure::run(format!(
-            "cannot serve {}: {error}; it must be a folder that this user may read",
-            directory.display()
-        ))
+        Failure::run(format!("{}: cannot be read: {error}; give a folder that this user may read", directory.display()))
     })?;
     Ok(Some(Arc::new(folder)))
 }

@@ -51,6 +51,9 @@ const RUN_TIPS: &[Tip] = &[
     ("--iterations", "to load a URL: breme load -n REQUESTS URL; breme run is for experiments"),
 ];
 
+const BLOCKS_TIP: &str =
+    "--blocks extends a finished run: --resume RUN --blocks N; for a new run set blocks in [design]";
+
 const COMMAND_TIPS: &[Tip] = &[
     ("attack", "to send requests at a rate: breme load -R 50 -d 5s --targets FILE (- for standard input)"),
     ("plot", "to plot a load: breme load -o result.html"),
@@ -95,6 +98,10 @@ fn tip_for(error: &clap::Error, arguments: &[String]) -> Option<String> {
         _ => None,
     };
     let command = arguments.first()?;
+    let is_of_blocks = || text(ContextKind::InvalidArg).is_some_and(|flag| flag.starts_with("--blocks"));
+    if error.kind() == ErrorKind::ArgumentConflict && command == "run" && is_of_blocks() {
+        return Some(BLOCKS_TIP.to_owned());
+    }
     if error.kind() == ErrorKind::InvalidSubcommand {
         return command_tip(command, &arguments[1..]);
     }
@@ -185,6 +192,8 @@ mod tests {
         Load(Box<breme_load_command::LoadArgs>),
         #[cfg(target_os = "linux")]
         Versus(Box<crate::laboratory::VersusArgs>),
+        #[cfg(target_os = "linux")]
+        Run(Box<crate::laboratory::RunArgs>),
     }
 
     fn tip(line: &str) -> Option<String> {
@@ -207,6 +216,7 @@ mod tests {
         check("load -d {} http://a", "-b BODY");
         check("load -t 20s http://a", "--timeout");
         check("versus --warmup 3 a b", "warm-up");
+        check("run --blocks 12 a.toml", "--resume RUN");
         check("attack -duration=5s", "breme load");
         check("localhost:8080", "breme load localhost:8080");
         assert_eq!(tip("load --frobnicate http://a"), None);

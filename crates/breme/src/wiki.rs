@@ -16,8 +16,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use arguments::WikiArgs;
-use arguments::{ROLE, ServeArgs, command};
+use arguments::{ROLE, ServeArgs};
+pub use arguments::{WikiArgs, command};
 use breme_admin::{Admin, AdminListener, ProcessMetrics, Readiness, application_registry};
 use breme_axum_server::serve;
 use breme_command::failure::{Failure, exit};

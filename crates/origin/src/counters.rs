@@ -48,7 +48,7 @@ counters! {
     per_shard {
         Counter "requests_pipelined" "Pipelined requests: begun before the previous response was complete."
             { pipelined }
-        Counter "requests_repeated"
+        Counter "requests_replayed"
             "Requests handled by replay: byte-identical to an earlier one, and so not parsed again." { repeated }
         Counter "clients_evicted" "Client connections closed early because others waited for a connection slot."
             { evicted }

@@ -26,13 +26,13 @@ use super::{experiment, report};
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct CompareArgs {
-    /// Earlier and later run: their folders, or their names in `runs`; of more than two, or with --baseline, the newest
-    /// is judged, and the others are its history
+    /// Two runs, the earlier and then the later one: their folders, or their names in `runs`. With more runs, or with
+    /// --baseline, the newest is judged and the others are shown as its history
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
 
     /// Judge the newest run against this one, or with branch:NAME against the newest earlier run of that git branch
-    /// (same title and profile, nothing uncommitted) [default: the first of two runs, the oldest of more]
+    /// (same title and profile, nothing uncommitted) [default: the first of two runs, or the oldest of several]
     #[arg(long, value_name = "RUN|branch:NAME")]
     baseline: Option<PathBuf>,
 

@@ -13,7 +13,8 @@ pub(super) fn read(path: &Path, profile: Option<&str>) -> Result<Plan, Failure> 
     // An empty parent is this folder.
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = folder.canonicalize().map_err(|error| Failure::usage(format!("{}: {error}", folder.display())))?;
-    parse(&text, profile, &folder).map_err(|faults| Failure::usage(format!("{}:\n{faults}", path.display())))
+    parse(&text, profile, &folder)
+        .map_err(|faults| Failure::usage(format!("{} cannot be used:\n\n{faults}", path.display())))
 }
 
 /// Reads an experiment from text.
@@ -42,7 +43,8 @@ fn read_file(path: &Path) -> Result<String, String> {
     if path.is_dir() {
         return Err(fault("is a folder; give an experiment file".to_owned()));
     }
-    let bytes = read_bounded(path, EXPERIMENT_BYTES_MAX as u64).map_err(|error| fault(error.to_string()))?;
+    let bytes =
+        read_bounded(path, EXPERIMENT_BYTES_MAX as u64).map_err(|error| fault(format!("cannot be read: {error}")))?;
     String::from_utf8(bytes).map_err(|error| fault(format!("is not UTF-8: {error}")))
 }
 

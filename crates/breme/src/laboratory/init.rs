@@ -46,7 +46,7 @@ pub(super) fn init(args: &InitArgs) -> Result<u8, Failure> {
     let name = args.file.display();
     let mut file = OpenOptions::new().write(true).create_new(true).open(&args.file).map_err(|error| {
         Failure::run(match error.kind() {
-            ErrorKind::AlreadyExists => format!("{name} exists; give another name, `breme init FILE`"),
+            ErrorKind::AlreadyExists => format!("{name} already exists; choose another file: breme init FILE"),
             _ => format!("{name}: cannot be written: {error}"),
         })
     })?;

@@ -4,10 +4,11 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use breme_base::terminal::Style;
 use breme_command::checks::{self, Checks};
 use breme_command::failure::Failure;
 use breme_command::output;
-use breme_report::{Histograms, Run, Style};
+use breme_report::{Histograms, Run};
 use breme_runner::journal;
 use clap::ValueEnum;
 
@@ -120,5 +121,5 @@ fn note_loads_without_times(run: &Run<'_>) {
 /// According to the terminal.
 pub(super) fn style() -> Style {
     let width = terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
-    Style { colours: output::has_colours(&io::stdout()), width: width.unwrap_or(Style::default().width) }
+    Style { colours: output::has_colours(&io::stdout()), width }
 }

@@ -43,7 +43,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
 
-    /// Apply the profile `quick`
+    /// Apply the profile `quick`; without one, run 6 to 12 blocks with trials of 1s
     #[arg(long, conflicts_with = "profile")]
     quick: bool,
 

@@ -26,7 +26,7 @@ const EXAMPLES: &str = "Examples:
     --cookie-key-file keys --peer-listen 10.0.1.1:8090 \\
     --peer-cert n1.pem --peer-key n1.key --peer-ca ca.pem
 
-docs/SESSION.md describes the applications, what is promised, and what happens when something fails.
+docs/SESSION.md describes the applications, the guarantees, and the behaviour on failures.
 SIGTERM hands the sessions over to other nodes and shuts down gracefully.
 Exit status: 0 after a shutdown, 1 if the node cannot run, 2 for wrong flags.";
 
@@ -111,12 +111,12 @@ pub struct SessionArgs {
     #[arg(long, value_name = "HOW", default_value = "forward", help_heading = CLUSTER)]
     route: RouteChoice,
 
-    /// Time after its last request for which a session stays on this node although another node wants it
+    /// How long a session stays on this node after its last request when another node asks for it
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::duration, help_heading = CLUSTER)]
     release_delay: Duration,
 
-    /// How long a node may serve from memory without renewing its lease, which it does after a third of this time; the
-    /// same for all nodes
+    /// Lease: how long a node may serve from memory without a renewal; renewed every third of it; the same for all
+    /// nodes
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = units::duration, help_heading = CLUSTER)]
     lease: Duration,
 
@@ -163,7 +163,7 @@ pub struct SessionArgs {
     #[arg(long, value_name = "TIME", default_value = "12h", value_parser = units::duration, help_heading = SESSIONS)]
     absolute: Duration,
 
-    /// Size limit of a session's contents, in bytes; past it 413; at most 1047552
+    /// Size limit of a session's contents, in bytes, at most 1047552; a larger change gets 413
     #[arg(long, value_name = "SIZE", default_value = "512KiB", value_parser = units::memory, help_heading = LIMITS)]
     max_session: usize,
 
@@ -172,7 +172,7 @@ pub struct SessionArgs {
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = units::memory, help_heading = LIMITS)]
     memory: usize,
 
-    /// Time limit for a request to get its session, and for its changes to be stored; past it 503
+    /// Time limit for a request to get its session, and for its changes to be stored; then 503
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration, help_heading = LIMITS)]
     wait: Duration,
 
@@ -238,7 +238,7 @@ fn replicas(text: &str) -> Result<usize, String> {
 }
 
 /// The command alone, for its configuration file.
-pub(super) fn command() -> Command {
+pub fn command() -> Command {
     <SessionArgs as clap::Args>::augment_args(Command::new(ROLE))
 }
 
@@ -285,7 +285,7 @@ impl SessionArgs {
             (Some(text), EngineChoice::Nats(_)) => resolve("--peer-listen", text).map(Some),
             (None, EngineChoice::Nats(_)) => Ok(Some(SocketAddr::from(([127, 0, 0, 1], 0)))),
             (Some(text), EngineChoice::Embedded(_)) => Err(Failure::usage(format!(
-                "--peer-listen {text}: sessions in a folder have no other nodes; use --engine nats://…"
+                "--peer-listen {text}: needs an engine that nodes can share; use --engine nats://…"
             ))),
             (None, EngineChoice::Embedded(_)) => Ok(None),
         }

@@ -178,23 +178,26 @@ async fn report(name: String, mut events: broadcast::Receiver<Event>) {
             Err(broadcast::error::RecvError::Closed) => return,
         };
         match event {
-            Event::Joined(life) => {
-                breme_base::error_line!("breme session: {name} joined the cluster, life {}", life.number);
+            Event::Joined(incarnation) => {
+                breme_base::error_line!(
+                    "breme session: {name} joined the cluster (incarnation {})",
+                    incarnation.number
+                );
             }
-            Event::Fenced(life) => breme_base::error_line!(
-                "breme session: {name}: another node ended life {}, because its lease was not renewed in time; rejoining",
-                life.number
+            Event::Fenced(incarnation) => breme_base::error_line!(
+                "breme session: {name}: another node fenced incarnation {}, because its lease was not renewed in time; rejoining",
+                incarnation.number
             ),
             Event::FencedPeer(owner) => {
                 breme_base::error_line!(
-                    "breme session: {name} ended life {} of {}, and serves its sessions",
+                    "breme session: {name} fenced incarnation {} of {}, and serves its sessions",
                     owner.incarnation.number,
                     owner.node
                 );
             }
-            Event::DataLost(life) => breme_base::error_line!(
-                "breme session: {name}: the engine has lost what life {} stored; joining again, without its sessions",
-                life.number
+            Event::DataLost(incarnation) => breme_base::error_line!(
+                "breme session: {name}: the engine has lost what incarnation {} stored; joining again, without its sessions",
+                incarnation.number
             ),
             Event::NameTaken { address } => breme_base::error_line!(
                 "breme session: {name}: another process, at {address}, has this name and is alive; give each node a --name of its own"

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use breme_admin::{Buckets, Families, Label, Maintenance, ProcessMetrics, application_registry};
-use breme_cluster::node::{BOUNDS, Histogram, Node, Stages};
+use breme_admin::{Families, Label, Maintenance, ProcessMetrics, application_registry};
+use breme_cluster::node::{Node, Stages};
 use breme_session::{Durability, Gauges, Statistics};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
@@ -29,16 +29,18 @@ const COUNTERS: [Metric<Statistics, u64>; 13] = [
     ("session_requests", "Requests for sessions.", |counts| counts.requests),
     ("session_leased_reads", "Reads served from memory under the node's lease.", |counts| counts.leased_reads),
     ("session_commits", "Committed compare-and-sets of sessions.", |counts| counts.commits),
-    ("session_conflicts", "Compare-and-sets of sessions that met another node's.", |counts| counts.conflicts),
+    ("session_conflicts", "Compare-and-sets of sessions that conflicted with another node's.", |counts| {
+        counts.conflicts
+    }),
     ("session_lookups", "Compare-and-sets without a response, whose outcome was looked up.", |counts| counts.looked_up),
     ("session_lost", "Sessions served here and found to be another node's: writes were fenced.", |counts| counts.lost),
     ("session_claimed", "Sessions claimed after a failure, or because no node had them.", |counts| counts.claimed),
     ("session_given", "Sessions handed over to another node.", |counts| counts.given),
     ("session_taken", "Sessions taken over from a live node.", |counts| counts.taken),
-    ("session_fenced", "Lives of this node that another node ended.", |counts| counts.fenced),
-    ("session_fenced_others", "Lives of other nodes that this node ended.", |counts| counts.fenced_others),
+    ("session_fenced", "Incarnations of this node fenced by another node.", |counts| counts.fenced),
+    ("session_fenced_others", "Incarnations of other nodes fenced by this node.", |counts| counts.fenced_others),
     ("session_expired", "Sessions that expired.", |counts| counts.expired),
-    ("session_damaged", "Records that were damaged or older than before.", |counts| counts.damaged),
+    ("session_damaged", "Records that were damaged, or older than one already seen.", |counts| counts.damaged),
 ];
 
 /// Requests by outcome.
@@ -88,7 +90,7 @@ impl Collector for SessionMetrics {
         });
         families.gauges("session_requests_open", "Requests for sessions, by what they wait for.", stages)?;
         let margins = nodes.iter().map(|(label, _, gauges)| ([label.clone()], gauges.lease_margin.as_secs_f64()));
-        let help = "How long the node's lease is still good for.";
+        let help = "Remaining validity of the node's lease.";
         families.numbers_of(&Unit::Seconds, "session_lease_margin", help, margins)?;
         self.times(&mut families)
     }
@@ -97,11 +99,11 @@ impl Collector for SessionMetrics {
 impl SessionMetrics {
     fn times(&self, families: &mut Families<'_>) -> fmt::Result {
         let times: Vec<_> = self.0.iter().map(|node| (node, node.times())).collect();
-        let turns = times.iter().map(|(node, times)| ([label(node)], buckets(&times.turn)));
+        let turns = times.iter().map(|(node, times)| ([label(node)], times.turn.into()));
         families.histograms("session_turn_wait", "Time that requests waited for their sessions and turns.", turns)?;
-        let commits = times.iter().map(|(node, times)| ([label(node), durability(node)], buckets(&times.commit)));
+        let commits = times.iter().map(|(node, times)| ([label(node), durability(node)], times.commit.into()));
         families.histograms("session_commit", "Time of the engine's commits, by durability.", commits)?;
-        let holds = times.iter().map(|(node, times)| ([label(node), durability(node)], buckets(&times.hold)));
+        let holds = times.iter().map(|(node, times)| ([label(node), durability(node)], times.hold.into()));
         let help = "Time from a handler's response until it may leave, by durability; memory may lose acknowledged \
             changes.";
         families.histograms("session_hold", help, holds)
@@ -119,9 +121,4 @@ fn durability(node: &Node) -> Label {
         Durability::QuorumFsync => "quorum+fsync",
     };
     ("durability", name.to_owned())
-}
-
-fn buckets(histogram: &Histogram) -> Buckets {
-    let bounds = BOUNDS.iter().map(|bound| bound.as_secs_f64()).chain([f64::INFINITY]);
-    Buckets { counts: bounds.zip(histogram.counts).collect(), sum: histogram.sum.as_secs_f64() }
 }

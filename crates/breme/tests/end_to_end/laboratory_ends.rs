@@ -195,9 +195,9 @@ fn an_impossible_command_is_reported_with_its_remedy() {
         (&["run", "good.toml", "--name", "../x"], 2, &["--name", "--runs"]),
         (&["run", "good.toml", "--name", "taken"], 1, &["runs/taken", "another --name"]),
         (&["run", "good.toml", "--runs", "file"], 1, &["file", "--runs"]),
-        (&["run", "--resume", "nothing"], 1, &["nothing", "is not the folder of a run"]),
-        (&["report", "runs/taken"], 1, &["is not the folder of a run"]),
-        (&["compare", "a", "b"], 1, &["is not the folder of a run"]),
+        (&["run", "--resume", "nothing"], 1, &["nothing", "there is no run here"]),
+        (&["report", "runs/taken"], 1, &["there is no run here"]),
+        (&["compare", "a", "b"], 1, &["there is no run here"]),
         (&["runs", "nothing"], 1, &["nothing"]),
     ] {
         let output = laboratory.breme(arguments);

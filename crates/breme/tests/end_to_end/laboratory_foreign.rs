@@ -159,7 +159,7 @@ fn a_generator_that_fails_shows_the_end_of_its_output() {
     assert!(what.contains("measures.rate: the pattern 'rate ([0-9.]+)' matches nothing in the output"), "{what}");
     assert_eq!(printed.trim(), "the rate is 5");
     let (what, printed) = failure("echo cannot connect >&2; exit 7", "");
-    assert_eq!((what.as_str(), printed.trim()), ("the generator ended with status 7", "cannot connect"));
+    assert_eq!((what.as_str(), printed.trim()), ("the generator exited with status 7", "cannot connect"));
 }
 
 #[test]

@@ -101,7 +101,7 @@ fn a_gate_passes_only_what_is_not_worse() {
     let levels: Vec<bool> =
         ["users=1:", "users=2:", "users=10:"].iter().zip(&rows).map(|(level, row)| row.contains(level)).collect();
     assert_eq!(levels, [true; 3], "{text}");
-    assert!(text.contains("Gate: 9 rows; to pass, all 9 must"), "{text}");
+    assert!(text.contains("Gate of 9 rows: passes if the 95 % interval"), "{text}");
 }
 
 #[test]

@@ -89,7 +89,7 @@ fn a_baseline_has_a_name_or_a_branch() {
         (&["fix-1", "--baseline", "main-7"], 0, "Not worse in any of 9"),
         (&["main-2", "main-3", "main-1", "--baseline", "fix-1"], 0, "History of 4 runs"),
         (&["fix-1", "--baseline", "branch:nothing"], 1, "breme runs"),
-        (&["fix-1", "--baseline", "nothing"], 1, "is not the folder of a run"),
+        (&["fix-1", "--baseline", "nothing"], 1, "there is no run here"),
         (&["fix-1", "--baseline", "fix-1"], 2, "two different runs"),
         (&["fix-1"], 2, "two different runs"),
         (&[], 2, "<RUN>"),

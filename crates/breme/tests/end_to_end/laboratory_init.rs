@@ -18,7 +18,7 @@ fn init_writes_an_experiment_and_overwrites_none() {
     fs::write(laboratory.folder().join("mine.toml"), "mine").unwrap();
     let again = laboratory.breme(&["init", "mine.toml"]);
     assert_eq!(again.status.code(), Some(1));
-    assert!(text_of(&again.stderr).contains("mine.toml exists"), "{}", text_of(&again.stderr));
+    assert!(text_of(&again.stderr).contains("mine.toml already exists"), "{}", text_of(&again.stderr));
     assert_eq!(fs::read_to_string(laboratory.folder().join("mine.toml")).unwrap(), "mine");
 }
 
@@ -28,7 +28,7 @@ fn the_demo_needs_no_other_program() {
     let output = laboratory.breme(&["demo", "-q"]);
     let said = text_of(&output.stdout);
     assert!(matches!(output.status.code(), Some(0 | 3 | 4)), "{said}{}", text_of(&output.stderr));
-    assert!(said.contains("A server on events serves more requests per second"), "{said}");
+    assert!(said.contains("The event loop serves more requests per second"), "{said}");
     assert!(laboratory.folder().join("runs/demo-1/report.html").exists());
     laboratory.wait_deserted();
 }

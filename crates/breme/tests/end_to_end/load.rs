@@ -1,13 +1,13 @@
 //! `breme load`: correctness of its figures, compared with the server's own counter, never with itself.
 
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, Read, Write};
 
 use breme_driver::Clock;
 use breme_stats::log;
 use serde_json::Value;
 
-use crate::harness::{DRIVERS, Nginx, Site, load, load_json};
+use crate::harness::{DRIVERS, Nginx, Site, load, load_json, serve_each};
 
 fn answered(result: &Value) -> u64 {
     result["requests"]["answered"].as_u64().unwrap()
@@ -203,4 +203,38 @@ fn the_logs_of_other_tools_have_every_request() {
     let last: Vec<&str> = text.lines().last().unwrap().split_whitespace().collect();
     assert!(last[0].starts_with("BenchmarkLoad/GET-") && last[1] == "400" && last[3] == "ns/op", "{text}");
     assert!(text.contains("\nUnit req/s better=higher\n"), "{text}");
+}
+
+/// A queue before one connection: the response times are several times the service times.
+#[test]
+fn the_percentiles_are_those_of_response_times() {
+    let site = Site::lab("threads");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.hgrm");
+    let arguments = ["-n", "10", "-R", "1000", "-c", "1", "-o", path.to_str().unwrap(), &site.url("/delay/20")];
+    let result = load_json(&arguments);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let mean_ms = result["response_time"]["mean_ns"].as_f64().unwrap() / 1e6;
+    assert!(text.contains(&format!("[Mean    = {mean_ms:12.3}")), "{mean_ms} {text}");
+}
+
+#[test]
+fn no_response_has_a_remedy_for_its_error() {
+    let garbage = serve_each(|mut stream| {
+        let _ = stream.read(&mut [0; 1024]);
+        let _ = stream.write_all(b"220 mail.example ESMTP\r\n"); // the load may have closed
+    });
+    let silent = serve_each(|mut stream| drop(stream.read(&mut [0; 1024])));
+    let frozen = serve_each(|mut stream| stream.read_to_end(&mut Vec::new()));
+    let cases: [(&[&str], _, _); 4] = [
+        (&[], garbage, "is one for HTTP/1.1"),
+        (&[], silent, "is one for https://"),
+        (&["--timeout", "50ms"], frozen, "raise --timeout"),
+        (&["--unix-socket", "/nonexistent/socket"], frozen, "listens on this socket"),
+    ];
+    for (flags, address, remedy) in cases {
+        let output = load(&[flags, &["-n", "2", "-c", "1", &format!("http://{address}/")]].concat());
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(1) && error.contains(remedy), "{error}");
+    }
 }

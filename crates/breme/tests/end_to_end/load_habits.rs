@@ -259,7 +259,7 @@ fn commands_of_other_programs_work_or_are_answered() {
         .unwrap();
     writeln!(child.stdin.take().unwrap(), "GET {url}").unwrap();
     let output = child.wait_with_output().unwrap();
-    assert!(text(&output).0.contains("10 sent, 10 answered"), "{output:?}");
+    assert!(text(&output).0.contains("10 issued, 10 answered"), "{output:?}");
 }
 
 #[test]
@@ -272,6 +272,7 @@ fn unsupported_flags_are_named() {
         (&["-r", "5"], "-L, and --redirects-max"),
         (&["-d", "{\"a\": 1}"], "to send a body: -b"),
         (&["-u", "aladdin"], "USER:PASSWORD"),
+        (&["-T", "5s"], "--timeout TIME"),
         (&["-u", "a:b", "-H", "authorization: x"], "the header Authorization is set twice"),
         (&["-L", "-p", "2"], "redirects cannot be followed in a pipeline"),
         (&["--redirects-max", "5"], "--follow-redirects"),

@@ -264,7 +264,7 @@ fn wrong_flags_are_explained() {
     assert!(refused(&nats).contains("--cookie-key-file FILE is missing"));
     assert!(refused(&["--engine", "sessions"]).contains("write embedded:DIR or nats://HOST:PORT"));
     assert!(refused(&["--nodes", "2", "--node-listen", "127.0.0.1:0"]).contains("1 addresses for 2 nodes"));
-    assert!(refused(&["--peer-listen", "127.0.0.1:0"]).contains("have no other nodes"));
+    assert!(refused(&["--peer-listen", "127.0.0.1:0"]).contains("an engine that nodes can share"));
     assert!(refused(&["--name", "a.b"]).contains("ASCII letters"));
     assert!(refused(&["--max-session", "2MiB"]).contains("--max-session: must be at most 1,047,552 bytes"));
     assert!(refused(&["--memory", "1KiB"]).contains("--memory: must be at least --max-session"));

@@ -55,7 +55,7 @@ pub struct TlsFlags {
     #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "TLS")]
     pub tls_key: Option<PathBuf>,
 
-    /// Serve TLS with a new self-signed certificate and print its fingerprint; for laboratories
+    /// Serve TLS with a new self-signed certificate and print its fingerprint; for testing only
     #[arg(long, conflicts_with = "tls_cert", help_heading = "TLS")]
     pub tls_self_signed: bool,
 }
@@ -92,11 +92,11 @@ pub struct ConnectionFlags {
     #[arg(long, hide_short_help = true, value_name = "N", default_value = "256", value_parser = at_least_one, help_heading = "Limits")]
     max_pipeline: usize,
 
-    /// Time limit for receiving a request's head, from its first byte; past it 408
+    /// Time limit for receiving a request's head, from its first byte; a slower request gets 408
     #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "10s", value_parser = time_limit, help_heading = "Limits")]
     head_timeout: Duration,
 
-    /// Longest pause while receiving a request body; past it 408
+    /// Longest pause while receiving a request body; a longer one gets 408
     #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "20s", value_parser = time_limit, help_heading = "Limits")]
     body_timeout: Duration,
 
@@ -117,7 +117,7 @@ pub struct ConnectionFlags {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::duration, help_heading = "Limits")]
     drain_timeout: Duration,
 
-    /// Time that idle connections stay open after SIGTERM, for requests already on their way
+    /// How long idle connections stay open after SIGTERM, for requests in transit
     #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "100ms", value_parser = units::duration, help_heading = "Limits")]
     pub drain_linger: Duration,
 }
@@ -224,7 +224,8 @@ pub fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
         .map_err(|_| format!("{text} is too large; the maximum is {max}"))
 }
 
-fn field_count(text: &str) -> Result<usize, String> {
+/// A limit of the number of headers.
+pub fn field_count(text: &str) -> Result<usize, String> {
     let count = at_least_one(text)?;
     if count <= FIELD_COUNT_MAX { Ok(count) } else { Err(format!("it must be at most {FIELD_COUNT_MAX}")) }
 }

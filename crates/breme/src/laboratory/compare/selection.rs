@@ -194,7 +194,7 @@ mod tests {
         for (names, baseline) in [(&["a"][..], Some("a")), (&["a"], None), (&["a", "a", "a"], None)] {
             assert_eq!(runs.select(names, baseline), Err(TOO_FEW.to_owned()), "{names:?}");
         }
-        assert!(runs.select(&["a"], Some("x")).unwrap_err().contains("is not the folder of a run"));
+        assert!(runs.select(&["a"], Some("x")).unwrap_err().contains("there is no run here"));
     }
 
     #[test]

@@ -168,7 +168,7 @@ pub(super) fn text(contenders: &[Contender], load: &Load, variations: &[Variatio
 fn title(names: &[&str], variations: &[Variation]) -> String {
     let varied: Vec<&str> = variations.iter().map(|variation| variation.name.as_str()).collect();
     match (names, varied.is_empty()) {
-        ([one], _) => format!("{one}: {}", varied.join(", ")),
+        ([one], _) => format!("{one}, by {}", varied.join(" and ")),
         (_, true) => names.join(" versus "),
         (_, false) => format!("{}: {}", names.join(" versus "), varied.join(", ")),
     }
@@ -179,7 +179,7 @@ fn question(names: &[&str], load: &Load, variations: &[Variation]) -> String {
     match names {
         [one] => {
             let levels: Vec<&str> = variations.iter().map(|variation| variation.name.as_str()).collect();
-            format!("How does `{measure}` of {one} depend on {}?", levels.join(" and "))
+            format!("Does the `{measure}` of {one} depend on {}?", levels.join(" and "))
         }
         _ => format!("Which of {} has the better `{measure}`?", names.join(", ")),
     }
