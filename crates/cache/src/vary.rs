@@ -125,9 +125,22 @@ pub(crate) fn same_names(variant: &[u8], request: &impl FieldValues, cookies: Co
     own
 }
 
+/// Whether a request can match both variants: no header has a different value in each.
+pub(crate) fn overlap(first: &[u8], second: &[u8]) -> bool {
+    let differs = |one, other| one != other && name_of(one) == name_of(other);
+    !entries(first).any(|one| entries(second).any(|other| differs(one, other)))
+}
+
 fn names_of(variant: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let entries = variant.split(|&byte| byte == b'\n').filter(|entry| !entry.is_empty());
-    entries.filter_map(|entry| entry.split(|&byte| byte == 0).next())
+    entries(variant).map(name_of)
+}
+
+fn entries(variant: &[u8]) -> impl Iterator<Item = &[u8]> {
+    variant.split(|&byte| byte == b'\n').filter(|entry| !entry.is_empty())
+}
+
+fn name_of(entry: &[u8]) -> &[u8] {
+    entry.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
 fn write(name: &[u8], request: &impl FieldValues, cookies: CookieRules<'_>, out: &mut InlineBytes) {

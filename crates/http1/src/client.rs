@@ -143,12 +143,18 @@ impl ResponseLimit {
     }
 }
 
+const STATUS_LINE_FORM: &str =
+    "the status line must be a version, one space, a code from 100 to 999 and a reason without control bytes";
+
 /// What is wrong with a head. The messages about single lines apply to both sides.
 fn head_problem(reason: RefusalReason) -> String {
-    match reason.message().trim_end_matches('.').strip_prefix("A ") {
-        Some(of_line) => format!("malformed: a {of_line}"),
-        None if reason == RefusalReason::Malformed => "malformed".to_owned(),
-        None => "not HTTP/1.0 or HTTP/1.1".to_owned(),
+    match reason {
+        RefusalReason::BadVersion | RefusalReason::UnsupportedVersion => "not HTTP/1.0 or HTTP/1.1".to_owned(),
+        RefusalReason::BadRequestLine => format!("malformed: {STATUS_LINE_FORM}"),
+        _ => match reason.message().trim_end_matches('.').strip_prefix("A ") {
+            Some(of_line) => format!("malformed: a {of_line}"),
+            None => "malformed".to_owned(),
+        },
     }
 }
 
@@ -459,6 +465,8 @@ mod tests {
         ] {
             assert_eq!(error(reason), format!("the head of the response is {problem}"));
         }
+        let error = error(RefusalReason::BadRequestLine);
+        assert!(error.starts_with("the head of the response is malformed: the status line must be"), "{error}");
     }
 
     #[test]

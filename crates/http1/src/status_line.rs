@@ -33,12 +33,17 @@ impl FirstLine for StatusLine {
 
 impl StatusLine {
     /// Parses the status line at the start of `input`; None if it is incomplete and valid so far.
+    /// `BadRequestLine`: an error after the version.
     pub(crate) fn parse(input: &[u8]) -> Result<Option<Self>, RefusalReason> {
         let fixed = &input[..input.len().min(FIXED_BYTES)];
         if !is_usual(fixed)
             && let Some(index) = (0..fixed.len()).find(|&index| !fits(index, fixed[index]))
         {
-            return Err(if index == 5 { RefusalReason::UnsupportedVersion } else { RefusalReason::BadVersion });
+            return Err(match index {
+                5 => RefusalReason::UnsupportedVersion,
+                ..8 => RefusalReason::BadVersion,
+                _ => RefusalReason::BadRequestLine,
+            });
         }
         let Some(reason) = input.get(FIXED_BYTES..) else { return Ok(None) };
         // Many servers omit the space together with the reason phrase.
@@ -51,7 +56,7 @@ impl StatusLine {
             [] | [b'\r'] => Ok(None),
             [b'\n', ..] => Err(RefusalReason::BareLineFeed),
             [b'\r', ..] => Err(RefusalReason::BareCarriageReturn),
-            _ => Err(RefusalReason::BadFieldValue),
+            _ => Err(RefusalReason::BadRequestLine),
         }
     }
 

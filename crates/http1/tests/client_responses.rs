@@ -141,7 +141,10 @@ fn rejects_bad_heads() {
         ("HTTP/1.1 200 OK\r\nX: \0\r\n\r\n", "BadFieldValue"),
         ("HTTP/1.1 200 OK\r\n: y\r\n\r\n", "EmptyFieldName"),
         ("HTTP/1.1 200 OK\r\nX@: y\r\n\r\n", "BadFieldName"),
-        ("HTTP/1.1 20 OK\r\n\r\n", "BadVersion"),
+        ("HTTP/1.1 20 OK\r\n\r\n", "BadRequestLine"),
+        ("HTTP/1.1 2000 OK\r\n\r\n", "BadRequestLine"),
+        ("HTTP/1.1  200 OK\r\n\r\n", "BadRequestLine"),
+        ("HTTP/1.1 200 O\x01K\r\n\r\n", "BadRequestLine"),
         ("\r\nHTTP/1.1 200 OK\r\n\r\n", "BadVersion"),
         ("<html>", "BadVersion"),
     ] {

@@ -56,8 +56,8 @@ impl Fetch {
             Storability::Store { terms, .. } if head.status == 206 && !is_useful_part(terms, head) => {
                 StoreRefusal { is_lasting: false, names: Vec::new() }
             }
-            Storability::Store { .. }
-                if !is_about_target(head.status) && self.has_better_response(head.status, now.instant) =>
+            Storability::Store { names, .. }
+                if !is_about_target(head.status) && self.hides_better_response(&names, head.status, now.instant) =>
             {
                 StoreRefusal { is_lasting: false, names: Vec::new() }
             }
@@ -223,15 +223,17 @@ impl Fetch {
         }
     }
 
-    /// Whether an error must not replace a stored response of a lower class: a server error none that may be served, a
-    /// client error none that is fresh (RFC 9111, 4.3.3, only permits replacing it).
-    fn has_better_response(&self, status: u16, now: Instant) -> bool {
+    /// Whether an error must not replace a stored response of a lower class, nor be selected instead of it: a server
+    /// error none that may be served, a client error none that is fresh (RFC 9111, 4.3.3, only permits replacing it).
+    fn hides_better_response(&self, names: &[Vec<u8>], status: u16, now: Instant) -> bool {
+        let variant = vary::variant(names, &self.pending.saved_fields, CookieRules::new(self.cache.settings()));
         let grace = if status >= 500 { self.cache.settings().stale_on_failure } else { Duration::ZERO };
         let grace_ns = i64::try_from(grace.as_nanos()).unwrap_or(i64::MAX);
         let is_better = |stored: &Arc<StoredResponse>| {
             !stored.is_pass()
                 && stored.status() / 100 < status / 100
                 && stored.fresh_for_ns(now) > if stored.forbids_stale() { 0 } else { -grace_ns }
+                && vary::overlap(stored.variant(), variant.as_slice())
         };
         let shard = self.cache.store.read(self.pending.hash);
         shard.variants(self.pending.hash.table, self.pending.key.as_slice()).any(is_better)

@@ -22,6 +22,9 @@ const USES_TO_STAY: u8 = 1;
 const TABLE_MIN: usize = 16;
 /// A shard without responses must remember what it refuses.
 const GHOST_MIN: usize = 64;
+/// How many refusals an empty shard remembers; one with responses remembers as many fewer. A full cache of so few
+/// responses has room for few, and those in demand rarely share a shard with more than this many others.
+const DEPTH_EMPTY: usize = 4;
 
 #[derive(Debug)]
 pub(crate) struct Shard<F> {
@@ -263,10 +266,12 @@ impl<F: Default> Shard<F> {
     ///
     /// It must return within as many evictions as responses of its size fit in the queue: one that displaces ten others
     /// is worth its memory if it is requested ten times as often. (For Zipf-distributed requests of 2 kB to 2 MB this
-    /// has higher hit rates, both of responses and of bytes, than the same number for all sizes.)
+    /// has higher hit rates, both of responses and of bytes, than the same number for all sizes.) A shard with few
+    /// responses does not show how many fit.
     pub(crate) fn is_returning(&mut self, key_hash: u64, bytes: u64) -> bool {
         let fitting = self.main.bytes.max(self.small.bytes) / bytes.max(1);
         let depth = self.depth().min(usize::try_from(fitting).unwrap_or(usize::MAX));
+        let depth = depth.max(DEPTH_EMPTY.saturating_sub(self.len()));
         let is_returning = self.ghost.take(key_hash, depth);
         self.ghost.insert(key_hash);
         is_returning
@@ -305,5 +310,17 @@ mod tests {
             assert!(after <= before + growth, "{index}: insertion exceeded the prediction");
         }
         assert_eq!(shard.len(), 10_000);
+    }
+
+    #[test]
+    fn empty_shard_remembers_refusals() {
+        let mut shard = Shard::<()>::new();
+        let hashes: Vec<u64> = (1..9_u64).map(|number| number << 16).collect();
+        for (count, expected) in [(2, true), (4, true), (8, false)] {
+            let hashes = &hashes[..count];
+            assert!(hashes.iter().all(|&hash| !shard.is_returning(hash, 1_000_000)), "{count}");
+            assert!(hashes.iter().all(|&hash| shard.is_returning(hash, 1_000_000) == expected), "{count}");
+            shard = Shard::new();
+        }
     }
 }

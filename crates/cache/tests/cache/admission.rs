@@ -79,6 +79,23 @@ fn large_responses_replace_large_ones() {
     }
 }
 
+/// Some of them share a shard without a response, or with a few small ones.
+#[test]
+fn large_responses_in_demand_do_not_starve_each_other() {
+    for (pages, set) in [0, 8, 16].into_iter().flat_map(|pages| (0..20).map(move |set| (pages, set))) {
+        let mut world = World::with(CacheSettings::new(16 << 20));
+        (0..pages).for_each(|page| fetch_page(&mut world, page));
+        (0..8).for_each(|number| assert!(fetch(&mut world, &format!("/first/{number}"), 2_000_000)));
+        let mut was_stored = [false; 8];
+        for _ in 0..3 {
+            for (number, was_stored) in was_stored.iter_mut().enumerate() {
+                *was_stored |= fetch(&mut world, &format!("/{set}/{number}"), 1_400_000);
+            }
+        }
+        assert!(!was_stored.contains(&false), "{was_stored:?}, {pages} pages, set {set}");
+    }
+}
+
 /// The small ones were requested once: in the small queue, where large ones would displace them all.
 #[test]
 fn scan_of_large_responses_leaves_small_ones() {

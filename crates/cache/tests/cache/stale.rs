@@ -180,6 +180,31 @@ fn client_error_with_lifetime_is_stored_where_nothing_is_fresh() {
     assert_eq!(world.hit("GET /", "").body, "still bad");
 }
 
+/// The headers of two requests, and what their responses vary by: is the second one, an error, stored?
+#[test]
+fn error_is_stored_beside_better_responses_of_other_variants() {
+    let (one, two) = ("Cookie: a=1\nX: 1", "Cookie: a=2\nX: 2");
+    for (first, second, expected) in [
+        ("Cookie", "Cookie", true),
+        ("Cookie", "X, Cookie", true),
+        ("X, Cookie", "Cookie", true),
+        ("Cookie", "", false),
+        ("Cookie", "X", false),
+    ] {
+        for status in [403, 503] {
+            let mut world = World::new();
+            let lines = |names: &str| format!("Cache-Control: max-age=10\nVary: {names}");
+            world.fetch("GET /", one, 200, &lines(first), "one");
+            world.fetch("GET /", two, status, &lines(second), "bad");
+            assert_eq!(world.is_hit("GET /", two), expected, "{status}: {first:?}, {second:?}");
+            let both = if first == "Cookie" { "Cookie: a=1\nX: 2" } else { one };
+            for lines in [one, both] {
+                assert_eq!(world.hit("GET /", lines).body, "one", "{status}: {first:?}, {second:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn status_about_target_removes_stored_response() {
     for status in [301, 404, 405, 410, 414, 451] {
