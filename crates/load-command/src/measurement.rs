@@ -28,6 +28,9 @@ struct LoadCommand {
     args: LoadArgs,
 }
 
+/// Part of its time limit, one in this many, that a request must have; a failure in less says nothing of the target.
+const TIMEOUT_PART: u32 = 2;
+
 /// A load that can be run repeatedly.
 pub struct Measurement {
     args: Arc<LoadArgs>,
@@ -155,10 +158,23 @@ impl Measurement {
         peers.ok_or_else(late)?.map_err(MeasurementError::from_resolution)
     }
 
+    /// Time limit of a request that begins now, and of the resolution before it.
+    fn timeout(&self, deadline: Instant) -> Duration {
+        let left = deadline.saturating_duration_since(Instant::now());
+        left.saturating_sub(self.settings.duration.unwrap_or_default()).min(self.settings.timeout)
+    }
+
+    fn ensure_time(&self, deadline: Instant) -> Result<(), MeasurementError> {
+        if self.timeout(deadline) < self.settings.timeout / TIMEOUT_PART {
+            let problem = "the measurement began too late; this machine was busy or suspended";
+            return Err(MeasurementError::Local(String::from(problem)));
+        }
+        Ok(())
+    }
+
     /// What is left of the time after the resolution.
     fn rest(&self, deadline: Instant) -> Result<Settings, MeasurementError> {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let timeout = left.saturating_sub(self.settings.duration.unwrap_or_default()).min(self.settings.timeout);
+        let timeout = self.timeout(deadline);
         if timeout.is_zero() {
             let problem = "the name resolver left no time for a request";
             return Err(MeasurementError::Unresolved(String::from(problem)));
@@ -177,6 +193,7 @@ impl Measurement {
 
     /// Ends at the `deadline`, if there is a [longest](Self::longest) time.
     pub fn run(&self, stop: &Cancellation, deadline: Instant) -> Result<MeasurementResult, MeasurementError> {
+        self.ensure_time(deadline)?;
         let Peers { addresses, unix_sockets } = self.resolve(deadline)?;
         let settings = self.rest(deadline)?;
         let timeout = settings.timeout;
@@ -251,6 +268,12 @@ mod tests {
         let problem = problem(measurement.run(&Cancellation::default(), far));
         assert_eq!(problem, "the name resolver did not answer in time");
         drop(release);
+    }
+
+    #[test]
+    fn a_late_start_tells_nothing_of_the_target() {
+        let measured = measurement("http://127.0.0.1:9/").run(&Cancellation::default(), Instant::now());
+        assert!(matches!(measured, Err(MeasurementError::Local(problem)) if problem.contains("began too late")));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 
+use crate::alert::AlertKind;
 use crate::history::TargetHistory;
 use crate::record::{ClockReading, Counts, TargetState};
 
@@ -93,22 +94,12 @@ impl ObjectiveMonitor {
         (self.availability, self.down_after, self.burn_rate) = (availability, down_after, burn_rate);
     }
 
-    /// Whether the burn rate is too high.
-    #[must_use]
-    pub const fn is_burning(&self) -> bool {
-        self.is_too_high
-    }
-
-    /// Consecutive down intervals.
-    #[must_use]
-    pub const fn down_intervals(&self) -> u64 {
-        self.down_intervals
-    }
-
-    /// Whether the last `down_after` intervals were down.
-    #[must_use]
-    pub const fn is_down(&self) -> bool {
-        self.is_down
+    /// Sets the state that the latest alert of a kind has reported. The next interval reports a change.
+    pub const fn set_reported(&mut self, kind: AlertKind, is_bad: bool) {
+        match kind {
+            AlertKind::Availability => self.is_down = is_bad,
+            AlertKind::BurnRate => self.is_too_high = is_bad,
+        }
     }
 
     /// Burn rate over the long window; none with too few requests.
@@ -210,6 +201,25 @@ mod tests {
         assert_eq!(events(&BAD), [AlertEvent::Down { intervals: 3 }]);
         assert!(events(&BAD).is_empty() && events(&Counts::default()).is_empty());
         assert_eq!(events(&GOOD), [AlertEvent::Up]);
+    }
+
+    #[test]
+    fn only_an_up_interval_ends_what_an_alert_has_reported() {
+        let monitor = |history: &[&Counts], is_bad| {
+            let mut monitor = ObjectiveMonitor::new(0.99, 3, f64::INFINITY);
+            history.iter().for_each(|counts| drop(monitor.observe(minute(0, 0), counts)));
+            monitor.set_reported(AlertKind::Availability, is_bad);
+            monitor
+        };
+        for history in [&[&GOOD, &BAD, &BAD][..], &[&GOOD], &[&Counts::default()], &[]] {
+            let mut monitor = monitor(history, true);
+            assert!(
+                [&Counts::default(), &BAD, &BAD].iter().all(|counts| monitor.observe(minute(0, 0), counts).is_empty())
+            );
+            assert_eq!(monitor.observe(minute(0, 0), &GOOD), [AlertEvent::Up]);
+        }
+        let mut unreported = monitor(&[&BAD; 3], false);
+        assert_eq!(unreported.observe(minute(0, 0), &BAD), [AlertEvent::Down { intervals: 4 }]);
     }
 
     #[test]

@@ -72,10 +72,12 @@ fn render_all(requests: &Receiver<PageRequest>, journal: &Path, status: &Status)
     for PageRequest { kind, response } in requests {
         let interval = status.lock().intervals;
         let known = pages.get(&kind).filter(|(of, _)| *of == interval).map(|(_, page)| page.clone());
-        let page = known.unwrap_or_else(|| {
-            let page = render(kind, journal).unwrap_or_else(|failure| AdminPage::fault(500, failure.message));
-            pages.insert(kind, (interval, page.clone()));
-            page
+        let page = known.unwrap_or_else(|| match render(kind, journal) {
+            Ok(page) => {
+                pages.insert(kind, (interval, page.clone()));
+                page
+            }
+            Err(failure) => AdminPage::fault(500, failure.message),
         });
         let _ = response.send(page); // fails if the client is gone
     }
@@ -89,4 +91,28 @@ fn render(kind: PageKind, journal: &Path) -> Result<AdminPage, Failure> {
         }
         PageKind::Json => AdminPage::json(200, &export::document(&journal)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use breme_watch::IntervalLengths;
+    use breme_watch::history::JournalInfo;
+
+    use super::super::journal_folder::JournalFolder;
+    use super::*;
+
+    #[test]
+    fn an_error_is_not_kept_until_the_next_interval() {
+        let folder = tempfile::tempdir().unwrap();
+        let pages = AdminPages::start(folder.path().to_owned(), Status::default()).unwrap();
+        let status = || {
+            let (response, page) = channel();
+            pages.0.send(PageRequest { kind: PageKind::Json, response }).unwrap();
+            page.recv().unwrap().status
+        };
+        assert_eq!(status(), 500, "there is no journal");
+        let journal = JournalFolder::open_write(folder.path()).unwrap();
+        journal.write_info(JournalInfo::default(), IntervalLengths::default()).unwrap();
+        assert_eq!(status(), 200);
+    }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::Builder;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use breme_admin::push::{MetricsExporter, ProblemReports, Protocol, Receiver as PushReceiver};
@@ -17,7 +18,7 @@ use breme_driver::Clock;
 use breme_load_command::Cancellation;
 use breme_watch::history::{JournalInfo, RECENT_MAX, TargetHistory, for_each_interval};
 use breme_watch::journal::{Journal, JournalError};
-use breme_watch::objective::{AlertEvent, Compliance, ObjectiveMonitor};
+use breme_watch::objective::{Compliance, ObjectiveMonitor};
 use breme_watch::record::{ClockReading, Probe};
 use breme_watch::{AlertKind, Destination, File, WatchTarget, text};
 use jiff::tz::TimeZone;
@@ -113,7 +114,7 @@ fn catch_signals(stop: Arc<Cancellation>, events: Sender<Event>) -> Result<(), F
             let _ = events.send(event); // fails if --for has ended the watch
         }
     };
-    std::thread::Builder::new().name("signals".to_owned()).spawn(wait).map_err(failed)?;
+    Builder::new().name("signals".to_owned()).spawn(wait).map_err(failed)?;
     Ok(())
 }
 
@@ -265,34 +266,31 @@ impl WatchLoop {
         let (kept, ended): (Vec<Export>, Vec<Export>) = std::mem::take(&mut self.exporters)
             .into_iter()
             .partition(|old| old.destination == destination(old.protocol));
-        // They first send what they have queued.
-        std::thread::spawn(move || drop(ended));
+        // They first send what they have queued: here, if a thread cannot be started.
+        drop(Builder::new().name("exports".to_owned()).spawn(move || drop(ended)));
         new.extend(kept);
         Ok(new)
     }
 
-    /// Continues with the state in which the previous watch ended, and reports changes that it did not report.
+    /// Continues with the state in which the previous watch ended. Alerts tell more of it than the journal, which may
+    /// have lost intervals, and was judged by other limits; the next interval raises what they lack.
     fn resume(&mut self) -> Result<(), JournalError> {
         let last = self.journal.last().map_or(0, |(number, _)| number);
         // At least an hour, for the burn rate, and as many intervals as a target needs to be down.
         let after = last.saturating_sub(self.file.alert.down_after.max(RECENT_MAX as u64));
-        let (targets, mut causes) = (&mut self.targets, BTreeMap::new());
-        let mut wall_ms = 0;
+        let targets = &mut self.targets;
         for_each_interval(self.journal.storage(), after, |interval| {
-            wall_ms = interval.wall_ms;
             for target in targets.iter_mut() {
                 let number = target.prober.number();
                 if let Some(probe) = interval.probes.iter().find(|probe| probe.target == number) {
                     drop(target.monitor.observe(interval.reading(), &probe.counts));
-                    causes.insert(number, probe.cause.clone());
                 }
             }
         })?;
-        let time = text::time(wall_ms, &self.zone);
-        for (target, written) in self.targets.iter().zip(&self.file.targets) {
-            let cause = causes.get(&target.prober.number()).and_then(Option::as_deref);
-            for event in unreported(&target.monitor, |kind| self.alerts.said_before(&written.name, kind)) {
-                self.alerts.raise(&written.name, &time, &event, cause);
+        for (target, written) in self.targets.iter_mut().zip(&self.file.targets) {
+            for kind in [AlertKind::Availability, AlertKind::BurnRate] {
+                let said = self.alerts.said_before(&written.name, kind);
+                said.into_iter().for_each(|is_bad| target.monitor.set_reported(kind, is_bad));
             }
         }
         Ok(())
@@ -314,8 +312,17 @@ impl WatchLoop {
                 Wait::Reload => self.wants_reload = true,
                 Wait::Ended => return,
                 Wait::Due if length.is_some_and(|length| next.duration_since(begun) >= length) => return,
-                Wait::Due if self.measure(next) => next = next_start(started, next, Instant::now(), self.file.interval),
-                Wait::Due => return,
+                Wait::Due => {
+                    let due = next_start(started, next, Instant::now(), self.file.interval);
+                    if due > next {
+                        next = due;
+                        continue;
+                    }
+                    if !self.measure(next) {
+                        return;
+                    }
+                    next = next_start(started, next + self.file.interval, Instant::now(), self.file.interval);
+                }
             }
         }
     }
@@ -451,25 +458,11 @@ impl WatchLoop {
     }
 }
 
-/// The start of the interval after `current`; those are skipped that would begin more than a little late.
-fn next_start(started: Instant, current: Instant, now: Instant, interval: Duration) -> Instant {
-    let passed = (now - started).saturating_sub(interval / WRITING_PART).as_nanos() / interval.as_nanos().max(1);
-    (started + interval * u32::try_from(passed + 1).unwrap_or(u32::MAX)).max(current + interval)
-}
-
-/// Changes in the state of `monitor` since the alerts that the previous watch has `said`, if that is known.
-fn unreported(monitor: &ObjectiveMonitor, said: impl Fn(AlertKind) -> Option<bool>) -> Vec<AlertEvent> {
-    let availability = match (said(AlertKind::Availability), monitor.is_down()) {
-        (Some(false), true) => Some(AlertEvent::Down { intervals: monitor.down_intervals() }),
-        (Some(true), false) => Some(AlertEvent::Up),
-        _ => None,
-    };
-    let burn_rate = match (said(AlertKind::BurnRate), monitor.is_burning()) {
-        (Some(false), true) => Some(AlertEvent::BurnRateHigh { rate: monitor.burn_rate().unwrap_or_default() }),
-        (Some(true), false) => Some(AlertEvent::BurnRateNormal),
-        _ => None,
-    };
-    availability.into_iter().chain(burn_rate).collect()
+/// The next start of an interval, `earliest` or later; those are skipped that would begin more than a little late.
+fn next_start(started: Instant, earliest: Instant, now: Instant, interval: Duration) -> Instant {
+    let late = (now - started).saturating_sub(interval / WRITING_PART);
+    let passed = late.as_nanos().div_ceil(interval.as_nanos().max(1));
+    (started + interval * u32::try_from(passed).unwrap_or(u32::MAX)).max(earliest)
 }
 
 fn now() -> ClockReading {
@@ -491,36 +484,18 @@ fn boot_number() -> u16 {
 
 #[cfg(test)]
 mod tests {
-    use breme_watch::record::Counts;
-
     use super::*;
 
     #[test]
     fn an_interval_that_ends_a_little_late_does_not_cost_the_next_one() {
         let (started, interval) = (Instant::now(), Duration::from_secs(10));
-        let next = |current, millis| {
-            let (current, now) = (started + interval * current, started + Duration::from_millis(millis));
-            (next_start(started, current, now, interval) - started).as_secs()
+        let next = |earliest, millis| {
+            let (earliest, now) = (started + interval * earliest, started + Duration::from_millis(millis));
+            (next_start(started, earliest, now, interval) - started).as_secs()
         };
-        assert_eq!([0, 9_000, 10_000, 10_900].map(|now| next(0, now)), [10; 4]);
-        assert_eq!([10_010, 20_900].map(|now| next(1, now)), [20; 2]);
-        assert_eq!([11_000, 35_000].map(|now| next(0, now)), [20, 40], "missed ones are skipped");
-    }
-
-    #[test]
-    fn a_restart_reports_what_was_not_reported() {
-        let mut monitor = ObjectiveMonitor::new(0.99, 1, f64::INFINITY);
-        let reported = |monitor: &ObjectiveMonitor, said| {
-            unreported(monitor, |kind| match kind {
-                AlertKind::Availability => said,
-                AlertKind::BurnRate => Some(false),
-            })
-        };
-        assert_eq!(reported(&monitor, Some(true)), [AlertEvent::Up]);
-        assert_eq!(reported(&monitor, Some(false)), []);
-        monitor.observe(ClockReading::default(), &Counts { requests: 1, transport: 1, ..Counts::default() });
-        assert_eq!(reported(&monitor, Some(false)), [AlertEvent::Down { intervals: 1 }]);
-        assert_eq!(reported(&monitor, Some(true)), []);
-        assert_eq!(reported(&monitor, None), [], "an older breme kept no alerts");
+        assert_eq!([0, 1_000].map(|now| next(0, now)), [0; 2]);
+        assert_eq!([0, 9_000, 10_000, 10_900].map(|now| next(1, now)), [10; 4]);
+        assert_eq!([10_010, 20_900].map(|now| next(2, now)), [20; 2]);
+        assert_eq!([11_001, 35_000].map(|now| next(1, now)), [20, 40], "missed ones are skipped");
     }
 }

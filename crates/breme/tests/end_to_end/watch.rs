@@ -155,7 +155,8 @@ fn outages_of_a_frozen_and_a_stopped_server() {
     assert_eq!(states[..4], ["down", "up", "down", "up"]);
 }
 
-/// Each alert is raised once, although the watch is restarted twice while the target is down, and once before it is up.
+/// Each alert is raised once, although the watch is restarted twice while the target is down, with a `down_after` that
+/// its outage has not reached, and once before it is up.
 #[test]
 fn restart_continues_with_the_state_of_alerts() {
     let folder = tempfile::tempdir().unwrap();
@@ -163,14 +164,17 @@ fn restart_continues_with_the_state_of_alerts() {
     let address = site.address;
     let alerts = folder.path().join("alerts.jsonl");
     let more = format!("[alert]\ndown_after = 2\nburn_rate = 1000000\nfile = '{}'\n", alerts.display());
-    let path = file(folder.path(), &one_target(&site, &more));
+    let text = one_target(&site, &more);
+    let path = file(folder.path(), &text);
     drop(site);
     let mut known = 0;
-    for _ in 0..3 {
+    for down_after in [2, 10, 10] {
+        file(folder.path(), &text.replace("down_after = 2", &format!("down_after = {down_after}")));
         let watch = Watch::start(&path, &[]);
         let report = watch.until("down twice more", |report| down(report) >= known + 2);
         known = down(&report);
         assert_eq!(watch.stop(), Some(0));
+        assert_eq!(alert_states(&alerts), ["down"]);
     }
     let _site = Site::lab_at(address);
     let watch = Watch::start(&path, &[]);
