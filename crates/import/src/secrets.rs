@@ -38,9 +38,10 @@ const JSON_NAME_MAX: usize = 100;
 
 /// The beginning of a form: a name without the quotes, braces and tags of JSON and XML.
 static FORM: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r#"^[^=&\s"{}<]+="#).ok());
-/// A text, a number, or a sign that begins or ends something, in JSON.
+/// A text, a number, or a sign that begins or ends something, in JSON. A text may lack its end: otherwise each token
+/// after its beginning would be searched for up to the end of the body.
 static TOKEN: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(r#""(?s:[^"\\]|\\.)*"|-?\d[\d.eE+-]*|[\[\]{}:,]"#).ok());
+    LazyLock::new(|| Regex::new(r#""(?s:[^"\\]|\\.)*(?:"|\\?\z)|-?\d[\d.eE+-]*|[\[\]{}:,]"#).ok());
 /// A name and a password before the host of a URL.
 static USER_INFO: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r#"([A-Za-z]://)[^/?#\s@"\\]*@"#).ok());
 /// The name of a part, in its Content-Disposition (RFC 7578, 4.2).
@@ -72,35 +73,34 @@ impl Secrets {
     }
 
     pub(super) fn remove_from_target(&mut self, target: &str) -> String {
-        let target = without_user_info(target);
         match target.split_once('?') {
             Some((path, query)) => format!("{}?{}", self.remove_from_path(path), self.remove_from_pairs(query)),
-            None => self.remove_from_path(&target),
+            None => self.remove_from_path(target),
         }
     }
 
     /// Parameters of a path, as in `/a;jsessionid=1/b`.
     fn remove_from_path(&mut self, path: &str) -> String {
-        let mut parts = path.split(';');
-        let first = parts.next().unwrap_or_default().to_owned();
-        parts.fold(first, |path, part| {
+        let path = without_user_info(path);
+        let (first, parameters) = path.split_at(path.find(';').unwrap_or(path.len()));
+        parameters.split(';').skip(1).fold(first.to_owned(), |path, part| {
             let (pair, rest) = part.split_at(part.find('/').unwrap_or(part.len()));
-            format!("{path};{}{rest}", self.remove_from_pair(pair))
+            path + ";" + &self.remove_from_pair(pair) + rest
         })
     }
 
     pub(super) fn remove_from_body(&mut self, body: &str, content_type: &str) -> String {
-        let body = without_user_info(body);
-        match form_of(&body, content_type) {
-            BodyForm::Parts => self.remove_from_parts(&body),
-            BodyForm::Pairs => self.remove_from_pairs(&body),
-            BodyForm::Json => self.remove_from_json(&body),
-            BodyForm::Empty | BodyForm::Unknown => body.into_owned(),
+        match form_of(body, content_type) {
+            BodyForm::Parts => self.remove_from_parts(&without_user_info(body)),
+            BodyForm::Pairs => self.remove_from_pairs(body),
+            BodyForm::Json => self.remove_from_json(&without_user_info(body)),
+            BodyForm::Empty | BodyForm::Unknown => without_user_info(body).into_owned(),
         }
     }
 
     fn remove_from_pairs(&mut self, text: &str) -> String {
-        text.split('&').map(|pair| self.remove_from_pair(pair)).collect::<Vec<_>>().join("&")
+        // A URL in one pair and an address in another are no URL with a user.
+        text.split('&').map(|pair| self.remove_from_pair(&without_user_info(pair))).collect::<Vec<_>>().join("&")
     }
 
     /// `name=value`. The value may be a URL with a query, whose first pair belongs to this one.
@@ -126,10 +126,10 @@ impl Secrets {
             end = token.end();
             let is_name = token.as_str().starts_with('"') && text[end..].trim_start().starts_with(':');
             match token.as_str() {
-                name if is_name => path.name = Some(name.trim_matches('"').to_owned()),
+                name if is_name => path.enter(name.trim_matches('"')),
                 sign @ ("[" | "]" | "{" | "}" | ":" | ",") => path.follow(sign),
                 value => {
-                    out += &self.json_value(value, path.secret().as_deref());
+                    out += &self.json_value(value, path.secret.as_deref());
                     continue;
                 }
             }
@@ -186,36 +186,34 @@ impl Secrets {
 /// Where a token of JSON is.
 #[derive(Debug, Default)]
 struct JsonPath {
-    /// The last one.
-    name: Option<String>,
+    /// The name of the secret at this place.
+    secret: Option<String>,
     /// The secret names of the lists and maps around, where there are any.
     around: Vec<Option<String>>,
 }
 
 impl JsonPath {
+    fn enter(&mut self, name: &str) {
+        let around = self.around.last().and_then(Option::as_ref);
+        let secret =
+            if is_secret(name) { Some(name.to_owned()) } else { around.map(|around| format!("{around}_{name}")) };
+        self.secret = secret.map(|name| name.chars().take(JSON_NAME_MAX).collect());
+    }
+
     fn follow(&mut self, sign: &str) {
         match sign {
-            "[" | "{" => {
-                self.around.push(self.secret());
-                self.name = None;
-            }
+            "[" | "{" => self.around.push(self.secret.clone()),
             "]" | "}" => {
                 self.around.pop();
-                self.name = None;
+                self.leave();
             }
-            "," => self.name = None,
+            "," => self.leave(),
             _ => {}
         }
     }
 
-    /// The name of a secret at this place.
-    fn secret(&self) -> Option<String> {
-        match (&self.name, self.around.last().and_then(Option::as_ref)) {
-            (Some(name), _) if is_secret(name) => Some(name.chars().take(JSON_NAME_MAX).collect()),
-            (Some(name), Some(around)) => Some(format!("{around}_{name}").chars().take(JSON_NAME_MAX).collect()),
-            (None, around) => around.cloned(),
-            (Some(_), None) => None,
-        }
+    fn leave(&mut self) {
+        self.secret = self.around.last().cloned().flatten();
     }
 }
 
@@ -320,6 +318,16 @@ mod tests {
     }
 
     #[test]
+    fn addresses_beside_urls_remain() {
+        let pairs = "next=http://example.com&mail=me@x.org&url=http://u:p@h&at=a@b";
+        let expected = "next=http://example.com&mail=me@x.org&url=http://h&at=a@b";
+        assert_eq!(of_body(pairs, ""), expected);
+        assert_eq!(Secrets::default().remove_from_target(&format!("/a?{pairs}")), format!("/a?{expected}"));
+        let referer = format!("http://u:p&q@h/?{pairs}");
+        assert_eq!(Secrets::default().remove_from_header("Referer", &referer), format!("http://h/?{expected}"));
+    }
+
+    #[test]
     fn parameters_of_paths_are_searched() {
         let mut secrets = Secrets::default();
         let target = secrets.remove_from_target("/a;v=1;jsessionid=A/b;PHPSESSID=?q=1");
@@ -341,9 +349,28 @@ mod tests {
             (r#"{"data": "{\"a\": \u0031}"}"#, r#"{"data": "{\"a\": \u0031}"}"#),
             (r#"{"session": "S"}"#, r#"{"session": "{v_session}"}"#),
             (r#"{"token": }}] "S, {"token": "S""#, r#"{"token": }}] "S, {"token": "S""#),
+            (r#"{"a": "b", "token": "S\"S\"#, r#"{"a": "b", "token": "{token}""#),
         ] {
             assert_eq!(of_body(body, "application/json"), expected);
         }
+    }
+
+    /// With work that grows faster than the text, each would take hours.
+    #[test]
+    fn long_malformed_texts_are_searched_in_linear_time() {
+        const COUNT: usize = 200_000;
+        let tokens = |text: &str| TOKEN.as_ref().unwrap().find_iter(text).count();
+        let open = |count: usize| format!(r#"{{"a{}"#, r#"\":"#.repeat(count));
+        assert_eq!((tokens(&open(1)), tokens(&open(100))), (2, 2), "a text without an end is one token");
+        for body in [
+            open(COUNT),
+            format!(r#"{{"{}": {}"#, "n".repeat(COUNT), "1 ".repeat(COUNT)),
+            format!(r#"{{"token": {}"#, "[".repeat(COUNT)),
+        ] {
+            assert_eq!(of_body(&body, "application/json"), body);
+        }
+        let path = "/a".to_owned() + &";".repeat(COUNT);
+        assert_eq!(Secrets::default().remove_from_target(&path), path);
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub(super) struct ShellCommand {
 }
 
 /// # Errors
-/// A quote that is not closed, or an escape that means no text.
+/// A quote or a here-document that is not closed, or an escape that means no text.
 pub(super) fn commands(text: &str) -> Result<Vec<ShellCommand>, String> {
     let mut reader = Reader { rest: text.chars().peekable(), ..Reader::default() };
     reader.read().map_err(|problem| format!("command {}: {problem}", reader.commands.len() + 1))?;
@@ -29,10 +29,15 @@ struct Reader<'a> {
     current: ShellCommand,
     /// The word so far; one in quotes may be empty.
     word: Option<String>,
-    /// Whether the next word is the file of a redirection.
-    is_redirected: bool,
+    /// What the next word is for, if it follows the sign of a redirection.
+    redirection: Option<Redirection>,
     /// The last line of a text that begins on the next one.
     here_document: Option<String>,
+}
+
+enum Redirection {
+    File,
+    HereDocument,
 }
 
 impl Default for Reader<'_> {
@@ -42,7 +47,7 @@ impl Default for Reader<'_> {
             commands: Vec::new(),
             current: ShellCommand::default(),
             word: None,
-            is_redirected: false,
+            redirection: None,
             here_document: None,
         }
     }
@@ -56,7 +61,7 @@ impl Reader<'_> {
                 ';' => self.end_command(false),
                 '\n' => {
                     self.end_command(false);
-                    self.skip_here_document();
+                    self.skip_here_document()?;
                 }
                 '|' => {
                     let is_or = self.rest.next_if_eq(&'|').is_some();
@@ -89,16 +94,17 @@ impl Reader<'_> {
     }
 
     fn end_word(&mut self) {
-        let word = self.word.take();
-        if word.is_some() && std::mem::take(&mut self.is_redirected) {
-            return;
+        let Some(word) = self.word.take() else { return };
+        match self.redirection.take() {
+            None => self.current.words.push(word),
+            Some(Redirection::File) => {}
+            Some(Redirection::HereDocument) => self.here_document = Some(word),
         }
-        self.current.words.extend(word);
     }
 
     fn end_command(&mut self, is_piped: bool) {
         self.end_word();
-        self.is_redirected = false;
+        self.redirection = None;
         let next = ShellCommand { is_filter: is_piped, ..ShellCommand::default() };
         let command = std::mem::replace(&mut self.current, next);
         if !command.words.is_empty() {
@@ -121,20 +127,16 @@ impl Reader<'_> {
         self.word.take_if(|word| word.bytes().all(|byte| byte.is_ascii_digit()));
         self.end_word();
         if sign == '<' && self.rest.next_if_eq(&'<').is_some() && self.rest.next_if_eq(&'<').is_none() {
-            let mut end = String::new();
-            while self.rest.next_if(|letter| matches!(letter, '-' | ' ')).is_some() {}
-            while let Some(letter) = self.rest.next_if(|letter| !letter.is_whitespace()) {
-                end.push(letter);
-            }
-            self.here_document = Some(end.trim_matches(['\'', '"', '\\']).to_owned());
+            self.rest.next_if_eq(&'-');
+            self.redirection = Some(Redirection::HereDocument);
             return;
         }
         while self.rest.next_if(|next| matches!(next, '>' | '&')).is_some() {}
-        self.is_redirected = true;
+        self.redirection = Some(Redirection::File);
     }
 
-    fn skip_here_document(&mut self) {
-        let Some(end) = self.here_document.take() else { return };
+    fn skip_here_document(&mut self) -> Result<(), String> {
+        let Some(end) = self.here_document.take() else { return Ok(()) };
         while self.rest.peek().is_some() {
             let mut line = String::new();
             while let Some(letter) = self.rest.next_if(|letter| *letter != '\n') {
@@ -142,9 +144,10 @@ impl Reader<'_> {
             }
             self.rest.next();
             if line.trim() == end {
-                return;
+                return Ok(());
             }
         }
+        Err(format!("the here-document before it has no last line {end}"))
     }
 
     /// A line break is removed, also behind spaces, which a copy may have added.
@@ -247,6 +250,10 @@ mod tests {
             assert_eq!(words(text), [vec!["a", "b"], vec!["c", "d\n"]], "{text}");
         }
         assert_eq!(words("a b <<- 'END' -c\nx 'y\nEND\nd"), [vec!["a", "b", "-c"], vec!["d"]]);
+        for line in ["a b <<END; c d", "a b <<END&& c d", "a b << \"END\"|| c d", "a b <<\\END\nx 'y\nEND\nc d <<END"] {
+            assert_eq!(words(&format!("{line}\nx 'y\nEND\ne")), [vec!["a", "b"], vec!["c", "d"], vec!["e"]], "{line}");
+        }
+        assert_eq!(words("a b <<-END|c\nx 'y\n\tEND\nd"), [vec!["a", "b"], vec!["c"], vec!["d"]]);
         let found = commands("a | b | c\n d").unwrap();
         assert_eq!(found.iter().map(|command| command.is_filter).collect::<Vec<_>>(), [false, true, true, false]);
     }
@@ -263,6 +270,7 @@ mod tests {
         for (text, problem) in [
             ("a\nb 'c\nd", "command 2: a ' is not closed"),
             ("a \"b", "a \" is not closed"),
+            ("a <<END\nb\n END.\nc", "command 2: the here-document before it has no last line END"),
             ("a $'b", "$' is not closed"),
             ("curl ^\"http://h/^\" ^\n -k", "for cmd of Windows"),
             ("curl \"http://h/\" ^\r\n -k", "for cmd of Windows"),

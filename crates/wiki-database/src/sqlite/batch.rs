@@ -30,6 +30,10 @@ type WriteResult = Result<Committed, WriteError>;
 const LAST_SEQUENCE: &str = "SELECT max(coalesce((SELECT max(sequence) FROM revisions), 0),
     coalesce((SELECT max(sequence) FROM file_changes), 0))";
 
+/// The versions of a file that are not kept.
+const OLD_VERSIONS: &str = "SELECT sequence, former_digest FROM file_changes
+    WHERE page = ?1 AND file = ?2 AND former_digest IS NOT NULL ORDER BY sequence DESC LIMIT -1 OFFSET ?3";
+
 /// A transaction in progress.
 pub(super) struct Batch<'a> {
     connection: &'a Connection,
@@ -449,11 +453,9 @@ impl<'a> Batch<'a> {
     }
 
     fn remove_old_versions(&self, page: i64, file: &Name) -> rusqlite::Result<()> {
-        let sql = "SELECT sequence, former_digest FROM file_changes
-                   WHERE page = ?1 AND file = ?2 AND former_digest IS NOT NULL
-                   ORDER BY sequence DESC LIMIT -1 OFFSET ?3";
         let parameters = params![page, file.as_str(), FILE_VERSIONS_MAX];
-        let old: Vec<(i64, String)> = rows(self.connection, sql, parameters, |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let old: Vec<(i64, String)> =
+            rows(self.connection, OLD_VERSIONS, parameters, |row| Ok((row.get(0)?, row.get(1)?)))?;
         for (sequence, digest) in old {
             self.execute("UPDATE file_changes SET former_digest = NULL WHERE sequence = ?1", [sequence])?;
             let sql = "DELETE FROM blobs WHERE digest = ?1
@@ -669,5 +671,22 @@ impl<'a> Batch<'a> {
             None => self.execute("DELETE FROM wiki_values WHERE key = ?1", [key])?,
         };
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::schema::migrate;
+    use super::*;
+
+    #[test]
+    fn old_versions_are_found_without_reading_all_changes() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        migrate(&mut connection, Path::new("")).unwrap();
+        let sql = format!("EXPLAIN QUERY PLAN {OLD_VERSIONS}");
+        let plan: Vec<String> = rows(&connection, &sql, params![1, "f", 10], |row| row.get("detail")).unwrap();
+        assert_eq!(plan, ["SEARCH file_changes USING INDEX file_changes_versions (page=? AND file=?)"]);
     }
 }

@@ -124,6 +124,25 @@ async fn attachments_and_hangul_of_an_earlier_version_remain_and_are_found() {
 }
 
 #[tokio::test]
+async fn old_versions_are_found_without_reading_all_changes() {
+    let fixture = Fixture::new().await;
+    let database = fixture.open().await;
+    for write in [save("A", ""), attach("A", "f", b"one"), attach("A", "f", b"two")] {
+        database.write(write).await.unwrap();
+    }
+    let sql = "INSERT INTO wiki.file_changes (sequence, page, revision, kind, time, comment, bytes, file)
+               SELECT number, p.id, 1, 5, 0, '', 0, 'f' FROM wiki.pages p, generate_series(10, 20000) AS number;
+               ANALYZE wiki.file_changes";
+    execute(&fixture.url, sql).await;
+    let (client, connection) = tokio_postgres::connect(&fixture.url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let sql = "EXPLAIN SELECT sequence, former_digest FROM wiki.file_changes
+               WHERE page = 1 AND file = 'f' AND former_digest IS NOT NULL ORDER BY sequence DESC OFFSET 10";
+    let plan: Vec<String> = client.query(sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
+    assert!(plan.join("\n").contains("using file_changes_versions"), "{plan:#?}");
+}
+
+#[tokio::test]
 async fn a_database_that_cannot_be_opened_is_named() {
     let fixture = Fixture::new().await;
     let read = PostgresDatabase::open_to_read(&fixture.url).await.err().unwrap().to_string();

@@ -11,6 +11,7 @@ use super::frame::{Frame, Tab, document, heading, link, plain_heading, time};
 use crate::calendar::{day_and_time, rfc3339};
 use crate::merge::{DiffLine, DiffLineKind};
 use crate::paths;
+use crate::settings::Settings;
 
 /// Changes as JSON.
 pub(crate) fn changes_json(changes: &[Change]) -> Value {
@@ -341,7 +342,7 @@ pub(crate) fn files(
     name: &Name,
     files: &[AttachmentInfo],
     has_more: bool,
-    bytes_max: usize,
+    settings: &Settings,
 ) -> String {
     let main = html! {
         (heading(frame, name, "files", Tab::Files))
@@ -370,11 +371,15 @@ pub(crate) fn files(
         }
         @if frame.is_writable {
             form.narrow method="post" enctype="multipart/form-data" action=(paths::page_part(name, "files")) {
-                label for="file" { "Add files " span.hint { "(up to " (size(bytes_max as u64)) " each)" } }
+                label for="file" { "Add files " span.hint { "(up to " (size(settings.attachment_bytes_max as u64)) " each)" } }
                 input #file type="file" name="file" multiple required;
-                label.check {
-                    input type="checkbox" name="replace" value="yes";
-                    " Replace files of the same name " span.hint { "(otherwise nothing is stored if one exists)" }
+                @if settings.requires_condition {
+                    p.hint { "Nothing is stored if a file of the same name exists; delete that one first." }
+                } @else {
+                    label.check {
+                        input type="checkbox" name="replace" value="yes";
+                        " Replace files of the same name " span.hint { "(otherwise nothing is stored if one exists)" }
+                    }
                 }
                 (note_fields(frame))
                 p.actions { button.primary { "Upload" } }

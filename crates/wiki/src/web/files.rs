@@ -191,7 +191,7 @@ pub(crate) async fn list(PageRequest { wiki, visitor, name: page, uri, headers }
         return Ok(wiki.show_json(&headers, &visitor, &json!(files), keys));
     }
     let has_more = files.len() == RESULTS_MAX;
-    let html = views::files(&wiki.frame(&visitor), &page.name, &files, has_more, wiki.settings.attachment_bytes_max);
+    let html = views::files(&wiki.frame(&visitor), &page.name, &files, has_more, &wiki.settings);
     Ok(wiki.show(&headers, &visitor, html, keys))
 }
 
@@ -212,7 +212,8 @@ pub(crate) async fn upload(
     let only_adds = is_unconditional && (!replaces || wiki.settings.requires_condition);
     let condition = if only_adds { FileCondition::Absent } else { wiki.file_condition(&headers)? };
     if only_adds {
-        refuse_existing(&wiki.existing_files(&page.name, &files).await?)?;
+        let existing = wiki.existing_files(&page.name, &files).await?;
+        refuse_existing(&existing, wiki.settings.requires_condition)?;
     }
     let names: Vec<Name> = files.iter().map(|upload| upload.file.clone()).collect();
     for Upload { file, bytes } in files {
@@ -225,16 +226,17 @@ pub(crate) async fn upload(
     Ok(json_response(StatusCode::CREATED, &json!({ "files": names })))
 }
 
-fn refuse_existing(existing: &[Name]) -> Result<(), Problem> {
+fn refuse_existing(existing: &[Name], requires_condition: bool) -> Result<(), Problem> {
     let Some(first) = existing.first() else { return Ok(()) };
     let others = match existing.len() {
         1 => String::new(),
         count => format!(" and {} others", count - 1),
     };
-    let detail = format!(
-        "Nothing was stored: the page already has {first}{others}. Rename the files, or choose to replace those of the \
-         same names (field `replace`)."
-    );
+    let remedy = match requires_condition {
+        true => "delete those of the same names first; programs replace one by PUT with If-Match",
+        false => "choose to replace those of the same names (field `replace`)",
+    };
+    let detail = format!("Nothing was stored: the page already has {first}{others}. Rename the files, or {remedy}.");
     Err(Problem::new(StatusCode::PRECONDITION_FAILED, detail))
 }
 
@@ -259,7 +261,7 @@ async fn receive_form(mut form: Multipart, bytes_max: usize) -> Result<UploadFor
         );
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
     };
-    let (mut received, mut total) = (UploadForm::default(), 0);
+    let (mut received, mut names, mut total) = (UploadForm::default(), HashSet::new(), 0);
     while let Some(field) = form.next_field().await.map_err(|error| unreadable(&error))? {
         let Some(file) = field.file_name().map(str::to_owned) else {
             receive_note(field, &mut received).await?;
@@ -271,6 +273,10 @@ async fn receive_form(mut form: Multipart, bytes_max: usize) -> Result<UploadFor
         // Old browsers send a whole path.
         let file = name(file.rsplit(['/', '\\']).next().unwrap_or_default())?;
         require_visible(&file)?;
+        if !names.insert(file.clone()) {
+            let detail = format!("Nothing was stored: the form has two files named {file}; rename one.");
+            return Err(Problem::bad_request(detail));
+        }
         if received.files.len() == UPLOAD_FILES_MAX {
             return Err(too_many());
         }

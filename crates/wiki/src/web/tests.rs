@@ -481,7 +481,11 @@ async fn conditions_of_files() {
     strict.send("PUT", "/wiki/A", &[(IF_NONE_MATCH, "*")], "x").await;
     assert_eq!(put(&strict, &[], "one").await, 428);
     assert_eq!(strict.send("POST", "/wiki/A/files", std::slice::from_ref(&multipart), form).await.status, 201);
-    assert_eq!(strict.send("POST", "/wiki/A/files", &[multipart], form).await.status, 412, "it only adds files");
+    let both = files_form(&[("file:f.txt", "four"), ("replace", "yes")]);
+    let refused = strict.send("POST", "/wiki/A/files", &[multipart], &both).await;
+    assert_eq!(refused.status, 412, "it only adds files");
+    assert!(refused.text.contains("If-Match") && !refused.text.contains("`replace`"), "{}", refused.text);
+    assert!(!strict.get("/wiki/A/files", &[HTML]).await.text.contains("name=\"replace\""));
     assert_eq!(strict.send("DELETE", "/wiki/A/files/f.txt", &[], "").await.status, 428);
     assert_eq!(strict.form("/wiki/A/files/f.txt/delete", &[], &[]).await.status, 428);
     assert_eq!(put(&strict, &[(IF_MATCH, &tag(&strict).await)], "one").await, 201);
@@ -641,6 +645,11 @@ async fn a_form_replaces_files_only_if_asked() {
     assert_eq!(site.get("/wiki/A/files/a.txt", &[]).await.text, "two");
     let list = site.get("/wiki/A/files", &[HTML]).await.text;
     assert!(list.contains("name=\"replace\"") && !list.contains("<button>Delete"), "{list}");
+    for replace in ["", "yes"] {
+        let refused = send(&[("file:d/d.txt", "one"), ("file:d.txt", "two"), ("replace", replace)]).await;
+        assert!(refused.status == 400 && refused.text.contains("two files named d.txt"), "{}", refused.text);
+        assert_eq!(site.get("/wiki/A/files/d.txt", &[]).await.status, 404, "neither is stored");
+    }
     assert_eq!(send(&[("file:c", ""), ("comment", &"x".repeat(20_000))]).await.status, 413);
 }
 
@@ -732,6 +741,8 @@ async fn media_are_played_and_sent_in_ranges() {
     assert_eq!(get("bytes=-2", &[(IF_RANGE, &tag)]).await, expect(206, "bytes 8-9/10", "89"));
     assert_eq!(get("bytes=-2", &[(IF_RANGE, "\"x\"")]).await, expect(200, "", "0123456789"));
     assert_eq!(get("bytes=10-", &[]).await, expect(416, "bytes */10", ""));
+    let refused = site.get("/wiki/A/files/s.wav", &[(RANGE, "bytes=10-")]).await;
+    assert_eq!(refused.header(CACHE_CONTROL), "no-store", "a cache may ignore Range in its keys");
     assert_eq!(get("bytes=0-1,4-5", &[]).await, expect(200, "", "0123456789"), "several are ignored");
     assert_eq!(get("lines=0-1", &[]).await, expect(200, "", "0123456789"));
     assert_eq!(get("bytes=2-4", &[(IF_NONE_MATCH, &tag)]).await, expect(304, "", ""));

@@ -98,6 +98,8 @@ impl Representation {
             }
             Ranges::Unsatisfiable => {
                 *response.status_mut() = StatusCode::RANGE_NOT_SATISFIABLE;
+                // Caches that forward Range, but whose keys ignore it, would send it to others.
+                response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
                 insert(response.headers_mut(), CONTENT_RANGE, &format!("bytes */{length}"));
                 *response.body_mut() = Body::empty();
             }

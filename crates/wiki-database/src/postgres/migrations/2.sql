@@ -17,4 +17,6 @@ CREATE TABLE wiki.file_changes (
 );
 CREATE INDEX file_changes_page ON wiki.file_changes (page, revision, sequence);
 CREATE INDEX file_changes_file ON wiki.file_changes (page, file, sequence);
+-- Each change of a file looks for the versions that are too old.
+CREATE INDEX file_changes_versions ON wiki.file_changes (page, file, sequence) WHERE former_digest IS NOT NULL;
 CREATE INDEX file_changes_former ON wiki.file_changes (former_digest) WHERE former_digest IS NOT NULL;

@@ -17,6 +17,8 @@ CREATE TABLE file_changes (
 ) STRICT;
 CREATE INDEX file_changes_page ON file_changes (page, revision, sequence);
 CREATE INDEX file_changes_file ON file_changes (page, file, sequence);
+-- Each change of a file looks for the versions that are too old.
+CREATE INDEX file_changes_versions ON file_changes (page, file, sequence) WHERE former_digest IS NOT NULL;
 CREATE INDEX file_changes_former ON file_changes (former_digest) WHERE former_digest IS NOT NULL;
 
 -- Hangul is indexed by pairs of characters, as other scripts without reliable spaces: pages with it are indexed again.
