@@ -3,15 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::objective::AlertEvent;
-
-/// What an alert is about. The latest one of each kind counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum AlertKind {
-    Availability,
-    BurnRate,
-}
+use crate::objective::AlertKind;
 
 /// The latest alert of a target and kind.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -23,14 +15,4 @@ pub struct LatestAlert {
     pub is_delivered: bool,
     /// Its message.
     pub alert: Value,
-}
-
-impl AlertEvent {
-    #[must_use]
-    pub const fn kind(&self) -> AlertKind {
-        match self {
-            Self::Down { .. } | Self::Up => AlertKind::Availability,
-            Self::BurnRateHigh { .. } | Self::BurnRateNormal => AlertKind::BurnRate,
-        }
-    }
 }

@@ -35,7 +35,7 @@ pub mod record;
 mod rollup;
 pub mod text;
 
-pub use alert::{AlertKind, LatestAlert};
+pub use alert::LatestAlert;
 pub use file::{
     Alert, Destination, File, INTERVAL_MIN, Objective, ProcessLocator, Retention, TARGET_COUNT_MAX,
     WATCH_FILE_BYTES_MAX, WatchTarget,

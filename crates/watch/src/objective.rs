@@ -7,7 +7,8 @@
 
 use std::collections::VecDeque;
 
-use crate::alert::AlertKind;
+use serde::{Deserialize, Serialize};
+
 use crate::history::TargetHistory;
 use crate::record::{ClockReading, Counts, TargetState};
 
@@ -58,6 +59,14 @@ pub struct ObjectiveMonitor {
     minutes: VecDeque<(u64, u64, u64)>,
 }
 
+/// What an alert is about. The latest one of each kind counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AlertKind {
+    Availability,
+    BurnRate,
+}
+
 /// A change that raises an alert.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AlertEvent {
@@ -71,6 +80,16 @@ pub enum AlertEvent {
         rate: f64,
     },
     BurnRateNormal,
+}
+
+impl AlertEvent {
+    #[must_use]
+    pub const fn kind(&self) -> AlertKind {
+        match self {
+            Self::Down { .. } | Self::Up => AlertKind::Availability,
+            Self::BurnRateHigh { .. } | Self::BurnRateNormal => AlertKind::BurnRate,
+        }
+    }
 }
 
 impl ObjectiveMonitor {

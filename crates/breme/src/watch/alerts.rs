@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use breme_admin::push::Receiver;
 use breme_command::failure::Failure;
 use breme_http::media_type::JSON;
-use breme_watch::objective::AlertEvent;
-use breme_watch::{AlertKind, LatestAlert};
+use breme_watch::LatestAlert;
+use breme_watch::objective::{AlertEvent, AlertKind};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use serde_json::{Value, json};
 

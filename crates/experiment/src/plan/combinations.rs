@@ -6,9 +6,8 @@ use breme_toml::Collector;
 
 use super::document::{Document, RangedLevel};
 use super::factors::{self, COMBINATION_COUNT_MAX, FactorSpec, LevelRange};
-use super::read::Surroundings;
 use super::resolve::Resolved;
-use super::resolver::{Files, Resolver};
+use super::resolver::{Files, Resolver, Surroundings};
 use crate::file::RestartText;
 
 /// The level names of every combination; factors with a range are not included.

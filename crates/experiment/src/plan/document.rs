@@ -8,12 +8,14 @@ use breme_toml::{Collector, Diagnostics, Entry, Table, TreeNode, Value, node_of}
 
 use super::factors::{self, FactorSpec};
 use super::questions::PlanSearch;
-use super::read::REPLACED_WHOLE;
 use super::resolve::Resolved;
 use super::resolver::{Files, Resolver};
 use super::roles::Roles;
 use crate::file::levels::{Levels, OF_ITSELF};
 use crate::file::{RestartText, SECTIONS};
+
+/// Not merged with those of a profile: its levels replace all others.
+pub(super) const REPLACED_WHOLE: [&str; 1] = ["factor"];
 
 /// The file with its profile applied and everything that it names: enough to create any trial.
 #[derive(Debug)]

@@ -42,8 +42,9 @@ pub use self::gate::{Gate, GateError, GatedMeasure, MARGIN_DEFAULT};
 pub use self::measures::PlanMeasure;
 pub use self::model::{Plan, PlanFactor, SearchLength};
 pub use self::questions::{ModelKind, PlanHypothesis, PlanModel, PlanPublished, PlanSearch};
-pub use self::read::{EXPERIMENT_BYTES_MAX, Surroundings};
+pub use self::read::EXPERIMENT_BYTES_MAX;
 pub use self::repeats::{Attempts, Repeat};
+pub use self::resolver::Surroundings;
 pub use self::roles::{Flag, Role, RoleReset, Roles};
 #[cfg(test)]
 pub(crate) use self::subject::KEYS as SUBJECT_KEYS;

@@ -8,14 +8,13 @@ use breme_load_plan::DURATION_DEFAULT;
 use breme_toml::{Collector, Diagnostics, Entry, Table, TreeNode, Value, node_of};
 
 use super::combinations::{self, AllResolved, resolve_all};
-use super::document::Document;
+use super::document::{Document, REPLACED_WHOLE};
 use super::factors::{self, FactorSpec};
 use super::foreign;
 use super::model::{Plan, PlanFactor};
 use super::questions::{self, Questions};
 use super::quick;
-use super::resolver::{CheckArguments, Files, ReadFile};
-use super::roles::Roles;
+use super::resolver::{Files, Surroundings};
 use super::run::{Run, SEED_DEFAULT};
 use super::warnings;
 use crate::file;
@@ -25,20 +24,6 @@ use crate::file::values::Command;
 
 /// Limit of an experiment file, in bytes.
 pub const EXPERIMENT_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Not merged with those of a profile: its levels replace all others.
-pub(super) const REPLACED_WHOLE: [&str; 1] = ["factor"];
-
-/// The context of an experiment.
-#[derive(Clone, Copy)]
-pub struct Surroundings<'a> {
-    pub roles: &'a Roles,
-    /// The folder of the experiment file, for `${experiment}` and relative paths.
-    pub folder: &'a str,
-    /// Reads a file relative to this folder.
-    pub read: ReadFile<'a>,
-    /// Checks the arguments of `breme load` and of the servers.
-    pub check: CheckArguments<'a>,
-}
 
 impl Plan {
     /// Reads an experiment and applies a profile to it.

@@ -23,6 +23,18 @@ pub(super) type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 /// Checks the arguments of `breme ROLE`; returns what is wrong.
 pub(super) type CheckArguments<'a> = &'a dyn Fn(&str, &[String]) -> Result<(), String>;
 
+/// The context of an experiment.
+#[derive(Clone, Copy)]
+pub struct Surroundings<'a> {
+    pub roles: &'a Roles,
+    /// The folder of the experiment file, for `${experiment}` and relative paths.
+    pub folder: &'a str,
+    /// Reads a file relative to this folder.
+    pub read: ReadFile<'a>,
+    /// Checks the arguments of `breme load` and of the servers.
+    pub check: CheckArguments<'a>,
+}
+
 /// Contents of the files that an experiment names, each read once.
 #[derive(Default)]
 pub(super) struct Files<'a> {

@@ -4,8 +4,7 @@ use breme_wiki_database::name::{NAME_BYTES_MAX, Name};
 use breme_wiki_database::page::{AttachmentInfo, Content, Found, Page};
 use maud::{Markup, PreEscaped, html};
 
-use super::frame::{Frame, Tab, document, heading, link, plain_heading};
-use super::lists::size;
+use super::frame::{Frame, Tab, document, heading, link, plain_heading, size};
 use crate::fields::to_lines;
 use crate::merge::ContentMerge;
 use crate::paths;

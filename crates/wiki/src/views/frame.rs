@@ -1,4 +1,4 @@
-//! What all documents share: their frame, headings, links and times.
+//! What all documents share: their frame, headings, links, times and sizes.
 
 use breme_wiki_database::name::Name;
 use breme_wiki_database::page::Millis;
@@ -132,6 +132,14 @@ pub(super) fn plain_heading(title: &str) -> Markup {
 pub(super) fn time(time: Millis) -> Markup {
     let (day, hours) = calendar::day_and_time(time);
     html! { time datetime=(calendar::rfc3339(time)) { (day) " " (hours) " UTC" } }
+}
+
+pub(super) fn size(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} bytes"),
+        1024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1024.0),
+        _ => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
+    }
 }
 
 pub(super) fn link(name: &Name) -> Markup {

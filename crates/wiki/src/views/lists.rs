@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use super::edit_forms::note_fields;
-use super::frame::{Frame, Tab, document, heading, link, plain_heading, time};
+use super::frame::{Frame, Tab, document, heading, link, plain_heading, size, time};
 use crate::calendar::{day_and_time, rfc3339};
 use crate::merge::{DiffLine, DiffLineKind};
 use crate::paths;
@@ -443,12 +443,4 @@ fn earlier_version(frame: &Frame<'_>, path: &str, current: Option<&AttachmentInf
 fn markdown(info: &AttachmentInfo) -> String {
     let mark = if info.media_type.starts_with("image/") { "!" } else { "" };
     format!("{mark}[{}](attachment:{})", info.file, paths::segment(&info.file))
-}
-
-pub(super) fn size(bytes: u64) -> String {
-    match bytes {
-        0..1024 => format!("{bytes} bytes"),
-        1024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1024.0),
-        _ => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
-    }
 }

@@ -29,7 +29,7 @@ use super::negotiation::names_html;
 use super::pages::{LINES, existing, first_lines, number, wants_json};
 use super::path::Path;
 use super::problem::Problem;
-use super::state::{HandlerResult, UPLOAD_UNIT, Wiki, WikiState};
+use super::state::{HandlerResult, UPLOAD_FACTOR, UPLOAD_UNIT, Wiki, WikiState};
 use super::submission::{BODY_TIMEOUT, late, query, read_body, read_form, too_large};
 use super::validators::{Representation, insert};
 use super::visitor::Visitor;
@@ -56,9 +56,7 @@ fn has_extension(file: &Name, extensions: &[&str]) -> bool {
 /// The length of an attachment's entity tag: the first half of its digest.
 const TAG_LENGTH: usize = 32;
 
-/// Limits of a form with files, which are in memory until all have arrived: their size relative to that of one
-/// attachment, and their number.
-pub(super) const UPLOAD_FACTOR: usize = 8;
+/// Limit of the files in a form, which are in memory until all have arrived.
 const UPLOAD_FILES_MAX: usize = 1000;
 
 /// Limit of a form about a file that does not contain it, and of each such field of a form with files.

@@ -15,7 +15,6 @@ use tokio::sync::Semaphore;
 
 use super::counts::{Counts, Reading};
 use super::documents::Documents;
-use super::files::UPLOAD_FACTOR;
 use super::limiter::Limiter;
 use super::problem::Problem;
 use super::validators::{Audience, Representation, digest};
@@ -33,6 +32,9 @@ const SHARING_KEY: &str = "sharing";
 
 /// Limit of the concurrent merges, comparisons and renderings of long texts: each may occupy a core for a while.
 pub(super) const WORKING_MAX: usize = 2;
+
+/// Limit of a form with files, relative to that of one attachment.
+pub(super) const UPLOAD_FACTOR: usize = 8;
 
 /// Limit of those that wait for others; further requests are refused.
 pub(super) const WAITING_MAX: usize = 64;
