@@ -75,7 +75,8 @@ pub(crate) fn history(frame: &Frame<'_>, name: &Name, changes: &[Change], is_fir
                     @for change in changes {
                         @if let Some(file) = &change.file {
                             tr {
-                                td colspan="2" {}
+                                td {}
+                                td {}
                                 td { (file_link(name, &file.name)) ", " (time(change.time)) (details(change)) }
                             }
                         } @else {
@@ -403,7 +404,7 @@ pub(crate) fn file_history(
         (heading(frame, name, "history of a file", Tab::Files))
         h2 dir="auto" { (file) }
         @match current {
-            Some(info) => p { a href=(path) { "The present file" } ", " (size(info.bytes)) ", of " (time(info.modified)) "." },
+            Some(info) => p { a href=(path) { "Current version" } ", " (size(info.bytes)) ", of " (time(info.modified)) "." },
             None => p.notice { "The file has been deleted." },
         }
         ul.changes {
