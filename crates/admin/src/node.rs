@@ -167,7 +167,17 @@ struct Context<'a> {
     content_bytes: u64,
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
+    fn new(
+        connection: &'a mut AdminConnection,
+        pages: &'a RoutedPages,
+        date: &'a [u8; 29],
+        now: Instant,
+        actions: &'a mut Actions,
+    ) -> Self {
+        Self { connection, pages, date, now, actions, response_count: 0, content_bytes: 0 }
+    }
+
     /// Responds to complete requests, up to the limits of one call. Returns the number of bytes taken, and whether the
     /// connection is over.
     fn serve(&mut self, received: Received<'_>, limits: &Limits) -> (usize, bool) {
@@ -294,16 +304,7 @@ impl AdminNode {
         let waiting: Vec<ConnectionId> = waiting.map(|connection| connection.id).collect();
         for id in waiting {
             let Some(connection) = self.connections.get_mut(id) else { continue };
-            let mut context = Context {
-                connection: &mut *connection,
-                pages,
-                date,
-                now,
-                actions: &mut *actions,
-                response_count: 0,
-                content_bytes: 0,
-            };
-            let is_over = context.answer_finished(&self.limits);
+            let is_over = Context::new(connection, pages, date, now, actions).answer_finished(&self.limits);
             if is_over {
                 self.server.close(connection, Close::Graceful, actions);
             } else if connection.state.later.is_some() {
@@ -342,16 +343,7 @@ impl Node for AdminNode {
     ) -> usize {
         let Some(connection) = self.connections.get_mut(id) else { return received.bytes.len() };
         let (pages, date) = (&self.pages, self.date.at(now).text());
-        let mut context = Context {
-            connection: &mut *connection,
-            pages,
-            date,
-            now,
-            actions: &mut *actions,
-            response_count: 0,
-            content_bytes: 0,
-        };
-        let (taken, is_over) = context.serve(received, &self.limits);
+        let (taken, is_over) = Context::new(connection, pages, date, now, actions).serve(received, &self.limits);
         if is_over {
             self.server.close(connection, Close::Graceful, actions);
         } else {

@@ -9,7 +9,6 @@ const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// Longest pause that a receiver can ask for.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
-const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 /// Exponential pauses. Each is drawn from the upper half of its range, so that senders do not return together.
 #[derive(Debug)]
@@ -48,22 +47,8 @@ pub(super) fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
         return Some(value.parse().map_or(RETRY_AFTER_MAX, Duration::from_secs));
     }
-    let now = now.duration_since(UNIX_EPOCH).ok()?;
-    Some(Duration::from_secs(unix_seconds(value)?).saturating_sub(now))
-}
-
-/// `Sun, 06 Nov 1994 08:49:37 GMT`, the only form that is still sent.
-fn unix_seconds(date: &str) -> Option<u64> {
-    let words: Vec<&str> = date.split([' ', ':']).collect();
-    let [_, day, month, year, hour, minute, second, "GMT"] = words[..] else { return None };
-    let number = |text: &str, max: u64| text.parse::<u64>().ok().filter(|number| *number <= max);
-    let (day, year) = (number(day, 31)?, number(year, 9_999).filter(|year| *year >= 1970)?);
-    let month = MONTHS.iter().position(|name| *name == month)? as u64;
-    let time = number(hour, 23)? * 3_600 + number(minute, 59)? * 60 + number(second, 60)?;
-    // Years begin in March, so that the leap day is the last one (howardhinnant.github.io/date_algorithms.html).
-    let (year, month) = if month < 2 { (year - 1, month + 10) } else { (year, month - 2) };
-    let days = year * 365 + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day;
-    days.checked_sub(719_469).map(|days| days * 86_400 + time)
+    let date = httpdate::parse_http_date(value).ok()?;
+    Some(date.duration_since(now).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -119,7 +104,7 @@ mod tests {
         for day in 0..73_000 {
             let seconds = day * 86_400 + day;
             let date = String::from_utf8(http_date(seconds).to_vec()).unwrap();
-            assert_eq!(unix_seconds(&date), Some(seconds), "{date}");
+            assert_eq!(retry_after(&date, UNIX_EPOCH), Some(Duration::from_secs(seconds)), "{date}");
         }
     }
 }
