@@ -8,7 +8,7 @@ use super::words::{fold, index_grams, index_words};
 use crate::digest::sha256;
 use crate::error::DatabaseError;
 use crate::name::Name;
-use crate::page::{Condition, Content, Fields, Write, WriteAction};
+use crate::page::{AttachmentInfo, Condition, Content, Fields, Write, WriteAction};
 use crate::results::read_fields;
 
 /// Limit of a page's entries in the index of fields; further fields are stored but not found.
@@ -40,8 +40,8 @@ pub(crate) struct Prepared {
 pub(crate) enum Derived {
     /// For [`WriteAction::Save`].
     Saved(Indexed),
-    /// For [`WriteAction::Attach`]: the digest of the bytes.
-    Attached { digest: String },
+    /// For [`WriteAction::Attach`].
+    Attached(AttachmentInfo),
     /// For all other writes.
     Nothing,
 }
@@ -115,9 +115,15 @@ impl Prepared {
                 links.dedup();
                 Derived::Saved(Indexed::new(&write.name, content))
             }
-            WriteAction::Attach { bytes, media_type, .. } => {
+            WriteAction::Attach { file, media_type, bytes, .. } => {
                 *media_type = without_nul(std::mem::take(media_type));
-                Derived::Attached { digest: sha256(bytes) }
+                Derived::Attached(AttachmentInfo {
+                    file: file.clone(),
+                    media_type: media_type.clone(),
+                    bytes: bytes.len() as u64,
+                    digest: sha256(bytes),
+                    modified: write.time,
+                })
             }
             WriteAction::Delete | WriteAction::Rename { .. } | WriteAction::Detach { .. } => Derived::Nothing,
         };

@@ -128,15 +128,8 @@ impl<'a> Batch<'a> {
         }
         match (&write.action, &prepared.derived) {
             (WriteAction::Rename { to }, _) => self.rename(write, to, &state).await,
-            (WriteAction::Attach { file, media_type, bytes, .. }, Derived::Attached { digest }) => {
-                let info = AttachmentInfo {
-                    file: file.clone(),
-                    media_type: media_type.clone(),
-                    bytes: bytes.len() as u64,
-                    digest: digest.clone(),
-                    modified: write.time,
-                };
-                self.attach(write, &state, &info, bytes, former.as_ref()).await.map(Ok)
+            (WriteAction::Attach { bytes, .. }, Derived::Attached(info)) => {
+                self.attach(write, &state, info, bytes, former.as_ref()).await.map(Ok)
             }
             (WriteAction::Detach { .. }, _) => self.detach(write, &state, former.as_ref()).await,
             _ => self.delete(write, &state).await.map(Ok),
