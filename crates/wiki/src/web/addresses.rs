@@ -42,12 +42,39 @@ impl FromRequestParts<Arc<Wiki>> for PageRequest {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, wiki: &Arc<Wiki>) -> Result<Self, Response> {
-        let visitor = Extension::<Visitor>::from_request_parts(parts, wiki).await;
-        let Extension(visitor) = visitor.map_err(IntoResponse::into_response)?;
+        let visitor = visitor(parts, wiki).await?;
         let Path(text) = Path::<String>::from_request_parts(parts, wiki).await.map_err(IntoResponse::into_response)?;
         let name = name(&text).map_err(IntoResponse::into_response)?;
         Ok(Self { wiki: Arc::clone(wiki), visitor, name, uri: parts.uri.clone(), headers: parts.headers.clone() })
     }
+}
+
+/// A request to the attachment in its path: `/wiki/NAME/files/FILE/…`.
+pub(crate) struct FileRequest {
+    pub(crate) wiki: Arc<Wiki>,
+    pub(crate) visitor: Visitor,
+    pub(crate) page: Name,
+    pub(crate) file: Name,
+    pub(crate) uri: Uri,
+    pub(crate) headers: HeaderMap,
+}
+
+impl FromRequestParts<Arc<Wiki>> for FileRequest {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, wiki: &Arc<Wiki>) -> Result<Self, Response> {
+        let visitor = visitor(parts, wiki).await?;
+        let path = Path::<(String, String)>::from_request_parts(parts, wiki).await;
+        let Path((page, file)) = path.map_err(IntoResponse::into_response)?;
+        let names = name(&page).and_then(|page| Ok((page, name(&file)?)));
+        let (page, file) = names.map_err(IntoResponse::into_response)?;
+        Ok(Self { wiki: Arc::clone(wiki), visitor, page, file, uri: parts.uri.clone(), headers: parts.headers.clone() })
+    }
+}
+
+async fn visitor(parts: &mut Parts, wiki: &Arc<Wiki>) -> Result<Visitor, Response> {
+    let visitor = Extension::<Visitor>::from_request_parts(parts, wiki).await;
+    visitor.map(|Extension(visitor)| visitor).map_err(IntoResponse::into_response)
 }
 
 /// 303: the next resource is at another address.

@@ -17,13 +17,13 @@ use breme_wiki_database::page::{AttachmentInfo, FileCondition, Found, WriteActio
 use breme_wiki_database::{RESULTS_MAX, keys};
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
-use super::addresses::{PageRequest, name, redirect, require_visible, see_other};
+use super::addresses::{FileRequest, PageRequest, name, redirect, require_visible, see_other};
 use super::changes::{Demand, Versions, condition_required, html, json_response};
 use super::negotiation::names_html;
 use super::pages::{LINES, existing, first_lines, number, wants_json};
@@ -320,19 +320,12 @@ async fn receive_field(mut field: Field<'_>, bytes_max: usize) -> Result<Option<
     Ok(Some(bytes.freeze()))
 }
 
-/// A request to the attachment in its path: `/wiki/NAME/files/FILE/…`.
-type FilePath = Path<(String, String)>;
-
 /// `PUT /wiki/NAME/files/FILE`: the raw bytes.
 pub(crate) async fn put(
-    State(wiki): WikiState,
-    Extension(visitor): Extension<Visitor>,
-    Path((text, file)): FilePath,
-    uri: Uri,
-    headers: HeaderMap,
+    FileRequest { wiki, visitor, page, file, uri, headers }: FileRequest,
     body: Body,
 ) -> HandlerResult {
-    let (page, file) = (existing(&wiki, &name(&text)?).await?, name(&file)?);
+    let page = existing(&wiki, &page).await?;
     require_visible(&file)?;
     let condition = wiki.file_condition(&headers)?;
     let bytes_max = wiki.settings.attachment_bytes_max;
@@ -343,13 +336,7 @@ pub(crate) async fn put(
 }
 
 /// `GET /wiki/NAME/files/FILE`.
-pub(crate) async fn download(
-    State(wiki): WikiState,
-    Extension(visitor): Extension<Visitor>,
-    Path((text, file)): FilePath,
-    headers: HeaderMap,
-) -> HandlerResult {
-    let (page, file) = (name(&text)?, name(&file)?);
+pub(crate) async fn download(FileRequest { wiki, visitor, page, file, headers, .. }: FileRequest) -> HandlerResult {
     if let Some((info, bytes)) = wiki.database.attachment(&page, &file).await? {
         return Ok(send(&wiki, &visitor, &headers, &page, &info, bytes));
     }
@@ -418,14 +405,8 @@ fn send(
 }
 
 /// `GET /wiki/NAME/files/FILE/history?before=SEQUENCE`: the changes of a file, with its earlier versions.
-pub(crate) async fn history(
-    State(wiki): WikiState,
-    Extension(visitor): Extension<Visitor>,
-    Path((text, file)): FilePath,
-    uri: Uri,
-    headers: HeaderMap,
-) -> HandlerResult {
-    let (page, file) = (existing(&wiki, &name(&text)?).await?, name(&file)?);
+pub(crate) async fn history(FileRequest { wiki, visitor, page, file, uri, headers }: FileRequest) -> HandlerResult {
+    let page = existing(&wiki, &page).await?;
     let before = number(query(&uri).get("before"), "before")?;
     let (changes, has_more) = first_lines(wiki.database.file_history(&page.name, &file, before, LINES + 1).await?);
     let current = wiki.database.attachment_info(&page.name, &file).await?;
@@ -442,26 +423,16 @@ pub(crate) async fn history(
 }
 
 /// `DELETE /wiki/NAME/files/FILE`.
-pub(crate) async fn delete(
-    State(wiki): WikiState,
-    Extension(visitor): Extension<Visitor>,
-    Path((text, file)): FilePath,
-    uri: Uri,
-    headers: HeaderMap,
-) -> HandlerResult {
-    let (page, file, condition) = (name(&text)?, name(&file)?, wiki.file_condition(&headers)?);
+pub(crate) async fn delete(FileRequest { wiki, visitor, page, file, uri, headers }: FileRequest) -> HandlerResult {
+    let condition = wiki.file_condition(&headers)?;
     let action = WriteAction::Detach { file, condition };
     wiki.change_file(&visitor, &page, action, &Note::of(&mut query(&uri))).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// `GET /wiki/NAME/files/FILE/delete`: asks whether to delete it.
-pub(crate) async fn delete_form(
-    State(wiki): WikiState,
-    Extension(visitor): Extension<Visitor>,
-    Path((text, file)): FilePath,
-) -> HandlerResult {
-    let (page, file) = (existing(&wiki, &name(&text)?).await?, name(&file)?);
+pub(crate) async fn delete_form(FileRequest { wiki, visitor, page, file, .. }: FileRequest) -> HandlerResult {
+    let page = existing(&wiki, &page).await?;
     let none = || Problem::not_found(format!("The page {} has no attachment {file}.", page.name));
     let info = wiki.database.attachment_info(&page.name, &file).await?.ok_or_else(none)?;
     Ok(html(&views::delete_file(&wiki.frame(&visitor), &page.name, &info)))
@@ -469,13 +440,9 @@ pub(crate) async fn delete_form(
 
 /// `POST /wiki/NAME/files/FILE/delete`, deletion by a form with the digest of the file that it shows.
 pub(crate) async fn delete_by_form(
-    State(wiki): WikiState,
-    Extension(visitor): Extension<Visitor>,
-    Path((text, file)): FilePath,
-    headers: HeaderMap,
+    FileRequest { wiki, visitor, page, file, headers, .. }: FileRequest,
     body: Body,
 ) -> HandlerResult {
-    let (page, file) = (name(&text)?, name(&file)?);
     let mut form = read_form(body, SMALL_FORM_BYTES).await?;
     let digest = form.remove("digest").filter(|digest| !digest.is_empty());
     let condition = wiki.form_condition(digest, &headers)?;
@@ -486,13 +453,10 @@ pub(crate) async fn delete_by_form(
 /// `POST /wiki/NAME/files/FILE/restore` with `version`, and optionally the `digest` of the present file, empty if there
 /// is none: makes an earlier version the present one.
 pub(crate) async fn restore(
-    State(wiki): WikiState,
-    Extension(visitor): Extension<Visitor>,
-    Path((text, file)): FilePath,
-    headers: HeaderMap,
+    FileRequest { wiki, visitor, page, file, headers, .. }: FileRequest,
     body: Body,
 ) -> HandlerResult {
-    let (page, file) = (existing(&wiki, &name(&text)?).await?, name(&file)?);
+    let page = existing(&wiki, &page).await?;
     let mut form = read_form(body, SMALL_FORM_BYTES).await?;
     let missing = || Problem::bad_request("The field `version` is missing.");
     let sequence = number(form.get("version"), "version")?.ok_or_else(missing)?;
