@@ -112,8 +112,8 @@ impl WatchTarget {
     /// Whether both are measured in the same way.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
-        let parts = |of: &Self| (of.name.clone(), of.load.clone(), of.process.clone(), of.metrics.clone());
-        parts(self) == parts(other)
+        (&self.name, &self.load, &self.process, &self.metrics)
+            == (&other.name, &other.load, &other.process, &other.metrics)
     }
 }
 

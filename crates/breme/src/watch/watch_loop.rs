@@ -266,8 +266,10 @@ impl WatchLoop {
         let (kept, ended): (Vec<Export>, Vec<Export>) = std::mem::take(&mut self.exporters)
             .into_iter()
             .partition(|old| old.destination == destination(old.protocol));
-        // They first send what they have queued: here, if a thread cannot be started.
-        drop(Builder::new().name("exports".to_owned()).spawn(move || drop(ended)));
+        if !ended.is_empty() {
+            // They first send what they have queued: here, if a thread cannot be started.
+            drop(Builder::new().name("exports".to_owned()).spawn(move || drop(ended)));
+        }
         new.extend(kept);
         Ok(new)
     }
