@@ -35,6 +35,8 @@ const TIMEOUT_PART: u32 = 2;
 pub struct Measurement {
     args: Arc<LoadArgs>,
     settings: Settings,
+    /// That of the settings. A run has a plan of its own, with the time that is left for it.
+    plan: Arc<Plan>,
     tls: Vec<Arc<ClientTls>>,
     resolution: TimedCall<Result<Peers, Failure>>,
 }
@@ -117,14 +119,18 @@ impl Cancellation {
     }
 }
 
+fn plan(args: &LoadArgs, settings: Settings) -> Result<Plan, Failure> {
+    Plan::new(settings).map_err(|error| Failure::usage(args.locate(&error)))
+}
+
 impl Measurement {
     /// Parses arguments of `breme load`.
     pub fn new(arguments: &[String]) -> Result<Self, Failure> {
         let line = LoadCommand::try_parse_from(arguments).map_err(|error| Failure::usage(in_a_line(&error)))?;
         let settings = line.args.settings()?;
-        let plan = Plan::new(settings.clone()).map_err(|error| Failure::usage(line.args.locate(&error)))?;
+        let plan = Arc::new(plan(&line.args, settings.clone())?);
         let tls = tls::clients(&line.args, plan.hosts())?;
-        Ok(Self { args: Arc::new(line.args), settings, tls, resolution: TimedCall::default() })
+        Ok(Self { args: Arc::new(line.args), settings, plan, tls, resolution: TimedCall::default() })
     }
 
     pub fn connections(&self) -> usize {
@@ -132,23 +138,13 @@ impl Measurement {
     }
 
     /// Connections that may be open at the same time.
-    pub fn descriptors(&self) -> Result<u64, Failure> {
-        let plan = self.plan()?;
-        Ok(descriptors(&plan))
-    }
-
-    fn plan(&self) -> Result<Plan, Failure> {
-        self.plan_of(self.settings.clone())
-    }
-
-    fn plan_of(&self, settings: Settings) -> Result<Plan, Failure> {
-        Plan::new(settings).map_err(|error| Failure::usage(self.args.locate(&error)))
+    pub fn descriptors(&self) -> u64 {
+        descriptors(&self.plan)
     }
 
     /// The addresses, within the time limit of a request: a resolver may take half a minute to give up.
     fn resolve(&self, deadline: Instant) -> Result<Peers, MeasurementError> {
-        let plan = self.plan().map_err(MeasurementError::local)?;
-        let args = Arc::clone(&self.args);
+        let (args, plan) = (Arc::clone(&self.args), Arc::clone(&self.plan));
         let within = self.settings.timeout.min(deadline.saturating_duration_since(Instant::now()));
         let peers = self
             .resolution
@@ -197,7 +193,7 @@ impl Measurement {
         let Peers { addresses, unix_sockets } = self.resolve(deadline)?;
         let settings = self.rest(deadline)?;
         let timeout = settings.timeout;
-        let plan = self.plan_of(settings).map_err(MeasurementError::local)?;
+        let plan = plan(&self.args, settings).map_err(MeasurementError::local)?;
         let threads = self.args.thread_count(&plan);
         let clock = Clock::start();
         let run = Arc::new(Run::new(plan, addresses, threads, clock.wall_clock()));

@@ -27,7 +27,7 @@ impl Preparation {
         let measurements: Vec<Measurement> =
             file.targets.iter().map(|target| Measurement::new(&target.load)).collect::<Result<_, _>>()?;
         // All targets are measured at the same time.
-        let descriptors = measurements.iter().map(Measurement::descriptors).sum::<Result<u64, Failure>>()?;
+        let descriptors = measurements.iter().map(Measurement::descriptors).sum();
         breme_sys::ensure_descriptor_limit(descriptors).map_err(Failure::run)?;
         let webhook = receiver("alert.webhook", file.alert.webhook.as_ref())?;
         alerts::check(file.alert.file.as_deref())?;
