@@ -18,7 +18,7 @@ pub(super) struct ShellCommand {
 /// # Errors
 /// A quote or a here-document that is not closed, or an escape that means no text.
 pub(super) fn commands(text: &str) -> Result<Vec<ShellCommand>, String> {
-    let mut reader = Reader { rest: text.chars().peekable(), ..Reader::default() };
+    let mut reader = Reader::new(text);
     reader.read().map_err(|problem| format!("command {}: {problem}", reader.commands.len() + 1))?;
     Ok(reader.commands)
 }
@@ -40,20 +40,12 @@ enum Redirection {
     HereDocument,
 }
 
-impl Default for Reader<'_> {
-    fn default() -> Self {
-        Self {
-            rest: "".chars().peekable(),
-            commands: Vec::new(),
-            current: ShellCommand::default(),
-            word: None,
-            redirection: None,
-            here_document: None,
-        }
+impl<'a> Reader<'a> {
+    fn new(text: &'a str) -> Self {
+        let (rest, current) = (text.chars().peekable(), ShellCommand::default());
+        Self { rest, commands: Vec::new(), current, word: None, redirection: None, here_document: None }
     }
-}
 
-impl Reader<'_> {
     fn read(&mut self) -> Result<(), String> {
         while let Some(character) = self.rest.next() {
             match character {
