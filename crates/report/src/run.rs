@@ -22,8 +22,9 @@ pub struct Run<'a> {
 
 impl Run<'_> {
     /// The question stated in the plan.
+    /// None if it is the title.
     pub(crate) fn question(&self) -> Option<String> {
-        self.text("question")
+        self.text("question").filter(|question| question != self.title().trim())
     }
 
     /// The author's notes for readers.

@@ -26,8 +26,9 @@ const WIDTH_DEFAULT: usize = 100;
 pub fn text(run: &Run<'_>, style: Style) -> String {
     let judgement = run.judgement;
     let mut page = TextPage::new(style);
-    page.paragraph(&words::one_line(run.title()), DIM, "");
-    if let Some(question) = run.question() {
+    let question = run.question();
+    page.paragraph(&words::one_line(run.title()), if question.is_some() { DIM } else { "" }, "");
+    if let Some(question) = question {
         page.paragraph(&words::one_line(&question), "", "");
     }
     page.paragraph(&words::one_line(answer(judgement)), BOLD, "");

@@ -196,7 +196,8 @@ impl Draft {
         warnings::check_size(&run, combinations.len(), &document.tree, collector);
         let Run { seed, blocks, repeats, budget, confidence, equal_within, is_random, aa } = run;
         Some(Plan {
-            title: file.title.unwrap_or_else(|| "experiment".to_owned()),
+            // `--baseline` finds earlier runs by it, so it must differ between experiments.
+            title: file.title.or_else(|| file.question.clone()).unwrap_or_else(|| "experiment".to_owned()),
             question: file.question,
             notes: file.notes,
             profile: profile.map(str::to_owned),
