@@ -13,4 +13,4 @@ mod source;
 
 pub use delivery::{Delivery, DeliveryError};
 pub use exporter::{MetricsExporter, ProblemReports, Protocol};
-pub use receiver::Receiver;
+pub use receiver::{AuthorizationFile, Receiver};

@@ -98,8 +98,8 @@ impl HttpClient {
     ///
     /// # Errors
     /// If the status is not 200, or no response arrives in time.
-    pub fn fetch(&self, url: &str, within: Duration) -> Result<String, RequestError> {
-        let response = self.request("GET", url, &[], within)?;
+    pub fn fetch(&self, url: &str, headers: &[(String, String)], within: Duration) -> Result<String, RequestError> {
+        let response = self.request("GET", url, headers, within)?;
         match response.status {
             200 => Ok(String::from_utf8_lossy(&response.content).into_owned()),
             status => Err(RequestError::Status { url: url.to_owned(), status }),
@@ -245,7 +245,7 @@ mod tests {
             }
             client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi").unwrap();
         });
-        assert_eq!(HttpClient::new().fetch(&url, Duration::from_secs(10)).unwrap(), "hi");
+        assert_eq!(HttpClient::new().fetch(&url, &[], Duration::from_secs(10)).unwrap(), "hi");
         server.join().unwrap();
     }
 

@@ -72,7 +72,9 @@ fn measure(args: &LoadArgs) -> Result<ExitCode, Failure> {
     let threads = args.thread_count(&plan);
     check_descriptors(&plan, args)?;
     let export = Prepared::new(args)?;
-    let tls = tls::clients(args, plan.hosts())?;
+    // They are always read, so that an invalid one is detected.
+    let tls_files = tls::flags(args).read()?;
+    let tls = tls::clients(args, &tls_files, plan.hosts())?;
     let Peers { addresses, unix_sockets } = args.connection.resolve(&plan)?;
     args.connection.unused(&plan).for_each(|remark| breme_base::error_line!("breme load: note: {remark}"));
     let outputs = Outputs::create(&args.output, args.html.as_ref())?;

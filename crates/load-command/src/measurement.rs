@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 
 use breme_command::driver::DriverChoice;
 use breme_command::failure::{Failure, in_a_line};
-use breme_driver::{ClientTls, Clock, DriverKind, DriverSettings, Stopper, start};
+use breme_command::tls::ClientFiles;
+use breme_driver::{Clock, DriverKind, DriverSettings, Stopper, start};
 use breme_load::{Generator, Load, Run};
 use breme_load_plan::{Plan, Settings};
 use breme_load_result::LoadOutcome;
+use breme_node::TlsFailure;
 use breme_stats::Histogram;
 use clap::Parser;
 use parking_lot::Mutex;
@@ -37,7 +39,7 @@ pub struct Measurement {
     settings: Settings,
     /// That of the settings. A run has a plan of its own, with the time that is left for it.
     plan: Arc<Plan>,
-    tls: Vec<Arc<ClientTls>>,
+    tls_files: ClientFiles,
     resolution: TimedCall<Result<Peers, Failure>>,
 }
 
@@ -53,6 +55,11 @@ pub struct MeasurementResult {
     pub response: Histogram,
     /// Number of expected responses slower than a limit.
     pub late_after: Box<dyn Fn(Duration) -> u64>,
+    /// The first TLS failure.
+    pub tls_failure: Option<TlsFailure>,
+    /// Expiry of the certificate that the server presented in the first complete handshake, in Unix seconds; with
+    /// several hosts, the earliest one.
+    pub certificate_expires_at: Option<u64>,
 }
 
 /// Resolved once, so that a fallback is reported once and all intervals use the same driver.
@@ -129,8 +136,9 @@ impl Measurement {
         let line = LoadCommand::try_parse_from(arguments).map_err(|error| Failure::usage(in_a_line(&error)))?;
         let settings = line.args.settings()?;
         let plan = Arc::new(plan(&line.args, settings.clone())?);
-        let tls = tls::clients(&line.args, plan.hosts())?;
-        Ok(Self { args: Arc::new(line.args), settings, plan, tls, resolution: TimedCall::default() })
+        let tls_files = tls::flags(&line.args).read()?;
+        tls::clients(&line.args, &tls_files, plan.hosts())?;
+        Ok(Self { args: Arc::new(line.args), settings, plan, tls_files, resolution: TimedCall::default() })
     }
 
     pub fn connections(&self) -> usize {
@@ -194,6 +202,8 @@ impl Measurement {
         let settings = self.rest(deadline)?;
         let timeout = settings.timeout;
         let plan = plan(&self.args, settings).map_err(MeasurementError::local)?;
+        // A resumed session of an earlier run would hide that the certificate has been replaced or has expired.
+        let tls = tls::clients(&self.args, &self.tls_files, plan.hosts()).map_err(MeasurementError::local)?;
         let threads = self.args.thread_count(&plan);
         let clock = Clock::start();
         let run = Arc::new(Run::new(plan, addresses, threads, clock.wall_clock()));
@@ -202,7 +212,7 @@ impl Measurement {
             spin_before_deadline: self.args.spin(run.plan()),
             connect_timeout: timeout,
             stopping_timeout: STOPPING_TIMEOUT,
-            tls_clients: self.tls.clone().into(),
+            tls_clients: tls.clone().into(),
             unix_sockets,
             events_fallback: self.args.driver.events_fallback(),
             ..DriverSettings::default()
@@ -231,7 +241,13 @@ impl Measurement {
         };
         let outcome = run.outcome(&mut shards, &generator);
         let response = run.response_histogram();
-        Ok(MeasurementResult { outcome, response, late_after: Box::new(move |limit| run.late(limit)) })
+        Ok(MeasurementResult {
+            outcome,
+            response,
+            tls_failure: run.tls_failure(),
+            certificate_expires_at: tls.iter().filter_map(|client| client.certificate_expires_at()).min(),
+            late_after: Box::new(move |limit| run.late(limit)),
+        })
     }
 }
 

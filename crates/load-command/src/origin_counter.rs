@@ -24,7 +24,7 @@ impl<'a> OriginCounter<'a> {
     /// Its count since then.
     pub fn count(&self) -> Result<u64, Failure> {
         let fault = |problem: String| Failure::run(format!("--origin-counter {}: {problem}", self.url));
-        let text = HttpClient::new().fetch(self.url, WITHIN).map_err(|error| fault(error.to_string()))?;
+        let text = HttpClient::new().fetch(self.url, &[], WITHIN).map_err(|error| fault(error.to_string()))?;
         text.trim().parse().map_err(|_| {
             let shown: String = text.chars().take(40).collect();
             fault(format!("returned {shown:?}; it must return a number of requests"))

@@ -3,25 +3,27 @@
 use std::sync::Arc;
 
 use breme_command::failure::Failure;
-use breme_command::tls::{ClientFlags, IdentityFiles, client};
+use breme_command::tls::{ClientFiles, ClientFlags, IdentityFiles, client};
 use breme_driver::{ClientOptions, ClientTls, TlsVersion};
 use breme_load_plan::Authority;
 use breme_node::TlsFailure;
 
 use super::arguments::LoadArgs;
 
-/// The TLS clients for the hosts, indexed by [`breme_load::tls_client`]. The files are always read, so that an invalid
-/// one is detected.
-pub(super) fn clients(args: &LoadArgs, hosts: &[Authority]) -> Result<Vec<Arc<ClientTls>>, Failure> {
-    let files = flags(args).read()?;
+/// The TLS clients for the hosts, indexed by [`breme_load::tls_client`]. They have no sessions yet.
+pub(super) fn clients(
+    args: &LoadArgs,
+    files: &ClientFiles,
+    hosts: &[Authority],
+) -> Result<Vec<Arc<ClientTls>>, Failure> {
+    if !hosts.iter().any(|host| host.is_tls) {
+        return Ok(Vec::new());
+    }
     let options = ClientOptions {
         resumption: !args.no_tls_resumption,
         version: args.tls.as_deref().map(|name| if name == "1.2" { TlsVersion::Tls12 } else { TlsVersion::Tls13 }),
         ..files.options()
     };
-    if !hosts.iter().any(|host| host.is_tls) {
-        return Ok(Vec::new());
-    }
     let mut clients = Vec::with_capacity(2 * hosts.len());
     for host in hosts {
         // A host without TLS has indexes too, which nothing uses.

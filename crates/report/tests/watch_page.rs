@@ -91,6 +91,7 @@ impl Week {
             p95_ns: quantile(95),
             p99_ns: quantile(99),
             usage: self.has_resources.then(|| self.usage(minute)),
+            certificate_expires_at: None,
         })
     }
 
@@ -107,6 +108,7 @@ impl Week {
         target.times_sum_ns = u64::try_from(times.sum()).unwrap();
         target.times = times;
         if self.has_outages {
+            target.certificate_expires_at = Some(u64::try_from(MONDAY_MS / 1_000).unwrap() + 10 * 86_400);
             let outage = |&(from, length, cause): &(i64, i64, &str)| Outage {
                 from_ms: MONDAY_MS + from * MINUTE_MS,
                 length_ms: u64::try_from(length * MINUTE_MS).unwrap(),
@@ -154,6 +156,7 @@ fn page(history: &History, reload_s: Option<u32>) -> String {
         time_zone: String::from("Europe/Ljubljana"),
         availability: 0.99,
         within_ms: 1_000,
+        certificate_within_s: 14 * 86_400,
         targets: vec![info("shop"), info("feed")],
     };
     let zone = TimeZone::get(&info.time_zone).unwrap();
@@ -186,6 +189,8 @@ fn week_has_charts_heat_map_and_outages() {
     for part in ["refused", "timeout", "status 503", "15:00 to 16:00", "leaks", "met"] {
         assert!(text.as_str().unwrap().contains(part), "{part}: {text}");
     }
+    // In the summary and with the target.
+    assert_eq!(text.as_str().unwrap().matches("Renew the certificate: it expires in 3 d").count(), 2, "{text}");
     for colours in ["light", "dark"] {
         browser.evaluate(&format!("document.querySelector('button[data-colours={colours}]').click()"));
         browser.keep_picture(&format!("watch-{colours}.png"));

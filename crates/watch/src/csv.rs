@@ -9,7 +9,8 @@ use crate::history::{Point, TargetInfo};
 
 pub const HEADER: &str = "time,unix_s,target,concurrency,time_taken_s,complete,failed,bytes,body_bytes,requests_per_s,\
     mean_ms,mean_across_concurrent_ms,transfer_kB_per_s,errors_4xx,errors_5xx,errors_transport,error_share,late,\
-    p50_ms,p95_ms,p99_ms,up,down,cpu_share,memory_bytes,threads,descriptors,descriptors_share";
+    p50_ms,p95_ms,p99_ms,up,down,cpu_share,memory_bytes,threads,descriptors,descriptors_share,\
+    certificate_expires_unix_s";
 
 /// Formats a point. `time` is its local start, in a form that spreadsheets recognise as a date.
 #[must_use]
@@ -59,6 +60,8 @@ pub fn line(time: &str, target: &TargetInfo, point: &Point) -> String {
             );
         }
     }
+    let expires = point.certificate_expires_at.map_or_else(String::new, |seconds| seconds.to_string());
+    let _ = write!(line, ",{expires}");
     line
 }
 
@@ -90,10 +93,12 @@ mod tests {
             mean_ns: 1e8,
             up: 1,
             usage: Some(crate::record::Usage::default()),
+            certificate_expires_at: Some(1_800_000_000),
             ..Point::default()
         };
         let line = line("2026-01-05 10:00:00", &target, &point);
         assert!(line.starts_with("2026-01-05 10:00:00,0.000,\"a,\"\"b\"\"\",5,1.000000,48,2,500000,480000,48.000,100.000,20.833,500.000,0,0,2,0.040000,"), "{line}");
+        assert!(line.ends_with(",1800000000"), "{line}");
         let cells = line.replace("\"a,\"\"b\"\"\"", "a").split(',').count();
         assert_eq!(cells, HEADER.split(',').count());
         assert_eq!(

@@ -23,6 +23,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Spanned;
 
+use crate::objective::AlertLimits;
+
 /// Longest watch file, bytes.
 pub const WATCH_FILE_BYTES_MAX: u64 = 1 << 20;
 /// Most targets.
@@ -83,9 +85,11 @@ pub struct Alert {
     pub down_after: u64,
     /// Burn rate of the error budget, over an hour and over five minutes.
     pub burn_rate: f64,
+    /// Time until a certificate expires; zero: no alert.
+    pub certificate_expires_within: Duration,
 }
 
-/// Destination of messages.
+/// Destination of messages, or of requests for metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
     pub url: String,
@@ -104,8 +108,8 @@ pub struct WatchTarget {
     pub url: String,
     /// Its processes on this machine.
     pub process: Option<ProcessLocator>,
-    /// URL of its metrics.
-    pub metrics: Option<String>,
+    /// Its metrics.
+    pub metrics: Option<Destination>,
 }
 
 impl WatchTarget {
@@ -209,6 +213,9 @@ struct AlertToml {
     /// Burn rate of the error budget, over an hour and over five minutes [default: 14.4].
     #[schemars(with = "Option<f64>")]
     burn_rate: Option<Spanned<f64>>,
+    /// Time until the certificate of a target expires; `0s`: no alert [default: 14d].
+    #[schemars(with = "Option<String>")]
+    certificate_expires_within: Option<Spanned<String>>,
 }
 
 /// A target.
@@ -230,6 +237,10 @@ struct TargetToml {
     /// URL of its metrics in the text format of Prometheus or OpenMetrics; used if `process` is not found.
     #[schemars(with = "Option<String>")]
     metrics: Option<Spanned<String>>,
+    /// File with `Bearer TOKEN` or `Basic USER:PASSWORD` for the Authorization header of requests for `metrics`; read for
+    /// each request.
+    #[schemars(with = "Option<String>")]
+    metrics_auth_file: Option<Spanned<String>>,
 }
 
 impl File {
@@ -260,6 +271,16 @@ impl File {
         match file {
             Some(file) if collector.count() == 0 => Ok(file),
             _ => Err(collector.into_diagnostics()),
+        }
+    }
+
+    #[must_use]
+    pub const fn alert_limits(&self) -> AlertLimits {
+        AlertLimits {
+            availability: self.objective.availability,
+            down_after: self.alert.down_after,
+            burn_rate: self.alert.burn_rate,
+            certificate_within: self.alert.certificate_expires_within,
         }
     }
 
@@ -333,7 +354,8 @@ fn retention(written: Option<&RetentionToml>, collector: &mut Collector) -> Rete
 }
 
 fn alert(written: Option<AlertToml>, collector: &mut Collector) -> Alert {
-    let default = Alert { webhook: None, file: None, down_after: 3, burn_rate: 14.4 };
+    let default =
+        Alert { webhook: None, file: None, down_after: 3, burn_rate: 14.4, certificate_expires_within: 14 * DAY };
     let Some(written) = written else { return default };
     let down_after = written.down_after.map_or(default.down_after, |count| {
         if *count.get_ref() == 0 {
@@ -347,8 +369,10 @@ fn alert(written: Option<AlertToml>, collector: &mut Collector) -> Alert {
         }
         rate.into_inner()
     });
+    let certificate_expires_within =
+        time(written.certificate_expires_within.as_ref(), default.certificate_expires_within, collector);
     let webhook = destination(written.webhook, written.webhook_auth_file, collector);
-    Alert { webhook, file: written.file, down_after, burn_rate }
+    Alert { webhook, file: written.file, down_after, burn_rate, certificate_expires_within }
 }
 
 fn destination(
@@ -359,17 +383,12 @@ fn destination(
     if let (None, Some(auth_file)) = (&written, &auth_file) {
         collector.note(&auth_file.span(), "there is no URL for which to use it");
     }
-    let url = url("write it to a file, and name that file as …_auth_file", written, collector)?;
-    Some(Destination { url, auth_file: auth_file.map(Spanned::into_inner) })
-}
-
-fn url(remedy: &str, written: Option<Spanned<String>>, collector: &mut Collector) -> Option<String> {
-    let written = written?;
-    refuse_user_info(remedy, &written, collector);
-    if let Err(problem) = HttpUrl::parse(written.get_ref()) {
-        collector.note(&written.span(), format!("this is not a URL: {problem}; write http://HOST[:PORT][/PATH]"));
+    let url = written?;
+    refuse_user_info("write it to a file, and name that file as …_auth_file", &url, collector);
+    if let Err(problem) = HttpUrl::parse(url.get_ref()) {
+        collector.note(&url.span(), format!("this is not a URL: {problem}; write http://HOST[:PORT][/PATH]"));
     }
-    Some(written.into_inner())
+    Some(Destination { url: url.into_inner(), auth_file: auth_file.map(Spanned::into_inner) })
 }
 
 /// Does not show the line with the password.
@@ -408,7 +427,7 @@ fn targets(
             load: arguments(one, timeout, collector),
             url: one.url.get_ref().clone(),
             process: one.process.clone(),
-            metrics: url("`metrics` are read without credentials", one.metrics.clone(), collector),
+            metrics: destination(one.metrics.clone(), one.metrics_auth_file.clone(), collector),
         });
     }
     targets
@@ -506,6 +525,15 @@ mod tests {
     }
 
     #[test]
+    fn alerts_of_certificates_can_be_switched_off() {
+        let within = |alert: &str| File::parse(&format!("{SMALL}{alert}"), |_, _| Ok(())).unwrap().alert_limits();
+        assert_eq!(within("").certificate_within, 14 * DAY);
+        assert_eq!(within("[alert]\ndown_after = 1\n").certificate_within, 14 * DAY);
+        assert_eq!(within("[alert]\ncertificate_expires_within = '30d'\n").certificate_within, 30 * DAY);
+        assert_eq!(within("[alert]\ncertificate_expires_within = '0s'\n").certificate_within, Duration::ZERO);
+    }
+
+    #[test]
     fn objective_that_is_exactly_met_is_met() {
         for good in 1..1_000 {
             let percent = format!("{}.{} %", good / 10, good % 10);
@@ -542,6 +570,8 @@ mod tests {
             let message = problems(&text);
             assert!(message.contains("would show the password") && !message.contains("SECRET"), "{message}");
         }
+        let message = problems(&format!("{SMALL}metrics_auth_file = 'x'\n"));
+        assert!(message.contains("no URL for which") && message.contains("line 5"), "{message}");
         let message = problems(&format!("{SMALL}load = {{ json = true }}\n"));
         assert!(message.contains("--json has no use"), "{message}");
         let message = File::parse(SMALL, |_, _| Err(String::from("no"))).unwrap_err().to_string();

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use breme_stats::Histogram;
 use serde::{Deserialize, Serialize};
 
+use crate::certificate::{CertificateExpiry, latest_expiry};
 use crate::interval_lengths::IntervalLengths;
 use crate::journal::{JournalError, Resolution, Storage, read_segment, segments};
 use crate::record::{
@@ -43,6 +44,9 @@ pub struct JournalInfo {
     pub availability: f64,
     /// Objective: longest response time of a good request, milliseconds.
     pub within_ms: u64,
+    /// A certificate expires soon if less is left, seconds; 0: never.
+    #[serde(default)]
+    pub certificate_within_s: u64,
     /// The targets; probes refer to them by index. Removed targets stay.
     pub targets: Vec<TargetInfo>,
 }
@@ -77,6 +81,8 @@ pub struct Point {
     /// 99th percentile of the response time, nanoseconds.
     pub p99_ns: u64,
     pub usage: Option<Usage>,
+    /// Expiry of the certificate, Unix seconds.
+    pub certificate_expires_at: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -100,6 +106,8 @@ pub struct TargetHistory {
     pub down: u64,
     /// Intervals without a request.
     pub unknown: u64,
+    /// The latest expiry of the certificate, Unix seconds.
+    pub certificate_expires_at: Option<u64>,
 }
 
 /// Calls `see` for every interval of the journal after the one with the number `after`, in order.
@@ -206,6 +214,18 @@ impl History {
         self.gaps.iter().map(|gap| gap.length_ms).sum::<u64>() + self.gaps_more_ms
     }
 
+    /// A target's certificate at the last interval; none of a target without TLS, or no longer watched.
+    #[must_use]
+    pub fn certificate(
+        &self,
+        info: &JournalInfo,
+        of: &TargetInfo,
+        target: &TargetHistory,
+    ) -> Option<CertificateExpiry> {
+        let expires_at = target.certificate_expires_at.filter(|_| !of.is_removed)?;
+        Some(CertificateExpiry::new(expires_at, self.to_ms, info.certificate_within_s))
+    }
+
     fn add_incomplete(&mut self, rollups: RollupBuilder) {
         let (minute, hours) = rollups.into_incomplete();
         minute.iter().for_each(|minute| self.add_minute(minute));
@@ -239,6 +259,8 @@ impl History {
             target.outages.extend(of_target.outages.iter().cloned());
             target.outages_more += of_target.outages_more;
             target.ongoing.clone_from(&of_target.ongoing);
+            target.certificate_expires_at =
+                latest_expiry(target.certificate_expires_at, of_target.certificate_expires_at, of_target.up > 0);
         }
     }
 
@@ -301,6 +323,7 @@ impl Point {
             p95_ns: quantiles[1],
             p99_ns: quantiles[2],
             usage: rollup.usage,
+            certificate_expires_at: rollup.certificate_expires_at,
         }
     }
 
@@ -320,6 +343,7 @@ impl Point {
             elapsed_ns: probe.elapsed_ns,
             counts: probe.counts,
             usage: probe.usage,
+            certificate_expires_at: probe.certificate_expires_at,
             ..TargetRollup::default()
         };
         let mut point = Self::from_rollup(wall_ms, &rollup, &times, sum_ns);

@@ -16,6 +16,7 @@
 //! | [`history`] | a journal read into series of bounded length |
 //! | [`findings`] | effects of the hour and the weekday, changes of level, trends, each with its evidence |
 //! | [`objective`] | service level objective, error budget, burn rate |
+//! | [`certificate`] | expiry of a target's certificate |
 //! | `alert` | the latest alerts, which the next watch gets |
 //! | [`text`] | findings, outages and totals as sentences |
 //! | [`csv`] | intervals as CSV |
@@ -23,6 +24,7 @@
 //! This crate uses no clock, files or sockets: it accesses files through [`journal::Storage`], and times are arguments.
 
 mod alert;
+pub mod certificate;
 pub mod csv;
 mod file;
 pub mod findings;

@@ -6,11 +6,13 @@
 //! (B. Beyer et al.: *The Site Reliability Workbook* (2018), chapter 5).
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::certificate::CertificateExpiry;
 use crate::history::TargetHistory;
-use crate::record::{ClockReading, Counts, TargetState};
+use crate::record::{ClockReading, Counts, Probe, TargetState};
 
 /// Long and short window of the burn rate, minutes.
 const WINDOWS_MIN: [u64; 2] = [60, 5];
@@ -44,15 +46,26 @@ impl Compliance {
     }
 }
 
+/// Limits beyond which alerts are raised.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AlertLimits {
+    /// Objective of the error budget.
+    pub availability: f64,
+    /// Consecutive down intervals.
+    pub down_after: u64,
+    pub burn_rate: f64,
+    /// Time until a certificate expires; zero: no alert.
+    pub certificate_within: Duration,
+}
+
 /// Derives alerts of a target from its intervals.
 #[derive(Debug)]
 pub struct ObjectiveMonitor {
-    availability: f64,
-    down_after: u64,
-    burn_rate: f64,
+    limits: AlertLimits,
     down_intervals: u64,
     is_down: bool,
     is_too_high: bool,
+    is_expiring: bool,
     /// Boot from which `minutes` count.
     boot: u16,
     /// Minute, good requests and all requests; the current minute is last.
@@ -65,6 +78,7 @@ pub struct ObjectiveMonitor {
 pub enum AlertKind {
     Availability,
     BurnRate,
+    Certificate,
 }
 
 /// A change that raises an alert.
@@ -80,6 +94,8 @@ pub enum AlertEvent {
         rate: f64,
     },
     BurnRateNormal,
+    CertificateExpiring(CertificateExpiry),
+    CertificateRenewed(CertificateExpiry),
 }
 
 impl AlertEvent {
@@ -88,6 +104,7 @@ impl AlertEvent {
         match self {
             Self::Down { .. } | Self::Up => AlertKind::Availability,
             Self::BurnRateHigh { .. } | Self::BurnRateNormal => AlertKind::BurnRate,
+            Self::CertificateExpiring(_) | Self::CertificateRenewed(_) => AlertKind::Certificate,
         }
     }
 }
@@ -95,22 +112,21 @@ impl AlertEvent {
 impl ObjectiveMonitor {
     /// Starts with a target that is up.
     #[must_use]
-    pub const fn new(availability: f64, down_after: u64, burn_rate: f64) -> Self {
+    pub const fn new(limits: AlertLimits) -> Self {
         Self {
-            availability,
-            down_after,
-            burn_rate,
+            limits,
             down_intervals: 0,
             is_down: false,
             is_too_high: false,
+            is_expiring: false,
             boot: 0,
             minutes: VecDeque::new(),
         }
     }
 
     /// Replaces the limits; the state stays.
-    pub const fn set_limits(&mut self, availability: f64, down_after: u64, burn_rate: f64) {
-        (self.availability, self.down_after, self.burn_rate) = (availability, down_after, burn_rate);
+    pub const fn set_limits(&mut self, limits: AlertLimits) {
+        self.limits = limits;
     }
 
     /// Sets the state that the latest alert of a kind has reported. The next interval reports a change.
@@ -118,6 +134,7 @@ impl ObjectiveMonitor {
         match kind {
             AlertKind::Availability => self.is_down = is_bad,
             AlertKind::BurnRate => self.is_too_high = is_bad,
+            AlertKind::Certificate => self.is_expiring = is_bad,
         }
     }
 
@@ -128,12 +145,12 @@ impl ObjectiveMonitor {
     }
 
     /// Adds an interval that began at `reading`.
-    pub fn observe(&mut self, reading: ClockReading, counts: &Counts) -> Vec<AlertEvent> {
-        let mut events = Vec::new();
+    pub fn observe(&mut self, reading: ClockReading, probe: &Probe) -> Vec<AlertEvent> {
+        let (counts, mut events) = (&probe.counts, Vec::new());
         match counts.state() {
             TargetState::Down => {
                 self.down_intervals += 1;
-                if self.down_intervals >= self.down_after && !std::mem::replace(&mut self.is_down, true) {
+                if self.down_intervals >= self.limits.down_after && !std::mem::replace(&mut self.is_down, true) {
                     events.push(AlertEvent::Down { intervals: self.down_intervals });
                 }
             }
@@ -147,6 +164,7 @@ impl ObjectiveMonitor {
         }
         self.count(reading, counts);
         events.extend(self.check_burn_rate());
+        events.extend(self.check_certificate(reading, probe.certificate_expires_at));
         events
     }
 
@@ -171,17 +189,28 @@ impl ObjectiveMonitor {
         let newest = self.minutes.back()?.0;
         let recent = self.minutes.iter().filter(|(minute, ..)| minute + window > newest);
         let (good, all) = recent.fold((0, 0), |(good, all), (_, more, of)| (good + more, all + of));
-        (all >= requests_min).then(|| (1.0 - good as f64 / all as f64) / (1.0 - self.availability))
+        (all >= requests_min).then(|| (1.0 - good as f64 / all as f64) / (1.0 - self.limits.availability))
     }
 
     fn check_burn_rate(&mut self) -> Option<AlertEvent> {
         let long = self.burn_rate()?;
         let short = self.rate_over(WINDOWS_MIN[1], REQUESTS_MIN[1])?;
-        let is_too_high = long >= self.burn_rate && short >= self.burn_rate;
+        let is_too_high = long >= self.limits.burn_rate && short >= self.limits.burn_rate;
         let was_too_high = std::mem::replace(&mut self.is_too_high, is_too_high);
         match (was_too_high, is_too_high) {
             (false, true) => Some(AlertEvent::BurnRateHigh { rate: long }),
             (true, false) => Some(AlertEvent::BurnRateNormal),
+            _ => None,
+        }
+    }
+
+    fn check_certificate(&mut self, reading: ClockReading, expires_at: Option<u64>) -> Option<AlertEvent> {
+        let within_s = self.limits.certificate_within.as_secs();
+        let expiry = CertificateExpiry::new(expires_at.filter(|_| within_s > 0)?, reading.wall_ms, within_s);
+        let was_expiring = std::mem::replace(&mut self.is_expiring, expiry.is_soon);
+        match (was_expiring, expiry.is_soon) {
+            (false, true) => Some(AlertEvent::CertificateExpiring(expiry)),
+            (true, false) => Some(AlertEvent::CertificateRenewed(expiry)),
             _ => None,
         }
     }
@@ -190,12 +219,13 @@ impl ObjectiveMonitor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::ResponseTimes;
 
-    const GOOD: Counts = one(1);
-    const BAD: Counts = one(0);
+    static GOOD: Probe = one(1);
+    static BAD: Probe = one(0);
 
-    const fn one(ok: u64) -> Counts {
-        Counts {
+    const fn one(ok: u64) -> Probe {
+        let counts = Counts {
             requests: 1,
             ok,
             late: 0,
@@ -205,7 +235,21 @@ mod tests {
             transport: 1 - ok,
             received_bytes: 0,
             content_bytes: 0,
+        };
+        Probe {
+            target: 0,
+            elapsed_ns: 0,
+            counts,
+            cause: None,
+            times: ResponseTimes::None,
+            usage: None,
+            certificate_expires_at: None,
         }
+    }
+
+    fn monitor_with(down_after: u64, burn_rate: f64) -> ObjectiveMonitor {
+        let certificate_within = Duration::from_secs(100);
+        ObjectiveMonitor::new(AlertLimits { availability: 0.99, down_after, burn_rate, certificate_within })
     }
 
     const fn minute(minute: u64, boot: u16) -> ClockReading {
@@ -214,26 +258,26 @@ mod tests {
 
     #[test]
     fn reports_down_after_three_intervals_and_up_after_one() {
-        let mut monitor = ObjectiveMonitor::new(0.99, 3, f64::INFINITY);
-        let mut events = |counts: &Counts| monitor.observe(minute(0, 0), counts);
-        assert!([&BAD, &BAD, &GOOD, &BAD, &BAD].into_iter().all(|counts| events(counts).is_empty()));
+        let mut monitor = monitor_with(3, f64::INFINITY);
+        let mut events = |probe: &Probe| monitor.observe(minute(0, 0), probe);
+        assert!([&BAD, &BAD, &GOOD, &BAD, &BAD].into_iter().all(|probe| events(probe).is_empty()));
         assert_eq!(events(&BAD), [AlertEvent::Down { intervals: 3 }]);
-        assert!(events(&BAD).is_empty() && events(&Counts::default()).is_empty());
+        assert!(events(&BAD).is_empty() && events(&Probe::default()).is_empty());
         assert_eq!(events(&GOOD), [AlertEvent::Up]);
     }
 
     #[test]
     fn only_an_up_interval_ends_what_an_alert_has_reported() {
-        let monitor = |history: &[&Counts], is_bad| {
-            let mut monitor = ObjectiveMonitor::new(0.99, 3, f64::INFINITY);
-            history.iter().for_each(|counts| drop(monitor.observe(minute(0, 0), counts)));
+        let monitor = |history: &[&Probe], is_bad| {
+            let mut monitor = monitor_with(3, f64::INFINITY);
+            history.iter().for_each(|probe| drop(monitor.observe(minute(0, 0), probe)));
             monitor.set_reported(AlertKind::Availability, is_bad);
             monitor
         };
-        for history in [&[&GOOD, &BAD, &BAD][..], &[&GOOD], &[&Counts::default()], &[]] {
+        for history in [&[&GOOD, &BAD, &BAD][..], &[&GOOD], &[&Probe::default()], &[]] {
             let mut monitor = monitor(history, true);
             assert!(
-                [&Counts::default(), &BAD, &BAD].iter().all(|counts| monitor.observe(minute(0, 0), counts).is_empty())
+                [&Probe::default(), &BAD, &BAD].iter().all(|probe| monitor.observe(minute(0, 0), probe).is_empty())
             );
             assert_eq!(monitor.observe(minute(0, 0), &GOOD), [AlertEvent::Up]);
         }
@@ -243,7 +287,7 @@ mod tests {
 
     #[test]
     fn reports_burn_rate_once() {
-        let mut monitor = ObjectiveMonitor::new(0.99, 1_000, 14.4);
+        let mut monitor = monitor_with(1_000, 14.4);
         let minutes =
             |monitor: &mut ObjectiveMonitor, range: std::ops::Range<u64>, bad_of_ten: u64| -> Vec<AlertEvent> {
                 let of = |number: u64| if number < bad_of_ten { &BAD } else { &GOOD };
@@ -262,9 +306,9 @@ mod tests {
 
     #[test]
     fn one_request_per_minute_is_enough_for_a_burn_rate() {
-        let mut monitor = ObjectiveMonitor::new(0.99, 1_000, 14.4);
-        let mut events = |range: std::ops::Range<u64>, counts: &Counts| -> Vec<AlertEvent> {
-            range.flat_map(|number| monitor.observe(minute(number, 0), counts)).collect()
+        let mut monitor = monitor_with(1_000, 14.4);
+        let mut events = |range: std::ops::Range<u64>, probe: &Probe| -> Vec<AlertEvent> {
+            range.flat_map(|number| monitor.observe(minute(number, 0), probe)).collect()
         };
         assert!(events(0..9, &BAD).is_empty(), "nine requests are too few");
         assert!(matches!(events(9..30, &BAD)[..], [AlertEvent::BurnRateHigh { rate }] if rate > 99.0));
@@ -273,12 +317,43 @@ mod tests {
 
     #[test]
     fn burn_rate_begins_anew_after_a_reboot() {
-        let mut monitor = ObjectiveMonitor::new(0.99, 1_000, 14.4);
+        let mut monitor = monitor_with(1_000, 14.4);
         (0..20).for_each(|number| drop(monitor.observe(minute(number, 1), &BAD)));
         assert!(monitor.burn_rate().is_some());
         (0..9).for_each(|number| drop(monitor.observe(minute(10 + number, 2), &GOOD)));
         assert_eq!(monitor.burn_rate(), None);
         monitor.observe(minute(19, 2), &GOOD);
         assert_eq!(monitor.burn_rate(), Some(0.0));
+    }
+
+    #[test]
+    fn reports_an_expiring_certificate_until_it_is_renewed() {
+        let mut monitor = monitor_with(3, f64::INFINITY);
+        let observe = |monitor: &mut ObjectiveMonitor, at_s: i64, expires_at| {
+            let probe = Probe { certificate_expires_at: expires_at, ..GOOD.clone() };
+            let reading = ClockReading { wall_ms: at_s * 1_000, ..minute(0, 0) };
+            let mut events = monitor.observe(reading, &probe);
+            assert!(
+                events.len() < 2 && events.iter().all(|event| event.kind() == AlertKind::Certificate),
+                "{events:?}"
+            );
+            events.pop()
+        };
+        let expiring = |left_s| CertificateExpiry { at_s: 1_000, left_s, is_soon: true };
+        assert_eq!(observe(&mut monitor, 900, Some(1_000)), None);
+        assert_eq!(observe(&mut monitor, 901, Some(1_000)), Some(AlertEvent::CertificateExpiring(expiring(99))));
+        assert_eq!(observe(&mut monitor, 902, Some(1_000)), None, "it is known");
+        assert_eq!(observe(&mut monitor, 903, None), None, "without a handshake nothing is known");
+        let renewed = CertificateExpiry { at_s: 2_000, left_s: 1_096, is_soon: false };
+        assert_eq!(observe(&mut monitor, 904, Some(2_000)), Some(AlertEvent::CertificateRenewed(renewed)));
+
+        let mut first = monitor_with(3, f64::INFINITY);
+        let event = observe(&mut first, 1_010, Some(1_000));
+        assert_eq!(event, Some(AlertEvent::CertificateExpiring(expiring(-10))), "at the first interval");
+        let mut restarted = monitor_with(3, f64::INFINITY);
+        restarted.set_reported(AlertKind::Certificate, true);
+        assert_eq!(observe(&mut restarted, 990, Some(1_000)), None);
+        restarted.set_limits(AlertLimits { certificate_within: Duration::ZERO, ..restarted.limits });
+        assert_eq!(observe(&mut restarted, 0, Some(1_000)), None, "switched off");
     }
 }

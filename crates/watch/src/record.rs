@@ -69,6 +69,9 @@ pub struct Probe {
     /// Resources of the target's processes.
     #[serde(rename = "u", default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// Expiry (`notAfter`) of the certificate that the target presented, in Unix seconds.
+    #[serde(rename = "n", default, skip_serializing_if = "Option::is_none")]
+    pub certificate_expires_at: Option<u64>,
 }
 
 /// Response times of a probe.
@@ -359,6 +362,9 @@ pub struct TargetRollup {
     /// The outage that has not ended at its end.
     #[serde(rename = "j", default, skip_serializing_if = "Option::is_none")]
     pub ongoing: Option<OngoingOutage>,
+    /// The latest expiry ([`Probe::certificate_expires_at`]).
+    #[serde(rename = "n", default, skip_serializing_if = "Option::is_none")]
+    pub certificate_expires_at: Option<u64>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]

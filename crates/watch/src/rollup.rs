@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use breme_stats::Histogram;
 
+use crate::certificate::latest_expiry;
 use crate::record::{
     CAUSE_BYTES_MAX, ClockStep, GAPS_PER_ROLLUP_MAX, Gap, IntervalRecord, OUTAGES_PER_ROLLUP_MAX, OngoingOutage,
     Outage, Probe, ResponseTimes, Rollup, TargetRollup, TargetState, Usage,
@@ -138,6 +139,9 @@ impl OpenRollup {
         if let Some(usage) = &probe.usage {
             add_usage(target, usage, 1);
         }
+        let is_up = state == TargetState::Up;
+        target.certificate_expires_at =
+            latest_expiry(target.certificate_expires_at, probe.certificate_expires_at, is_up);
         self.sums[index] += probe.times.merge_into(&mut self.histograms[index]);
         if let Some(outage) = update_outage(ongoing, probe, state, interval) {
             self.push_outage(probe.target, outage);
@@ -180,6 +184,8 @@ impl OpenRollup {
             target.outages.extend(from.outages.iter().take(free).cloned());
             target.outages_more += from.outages_more + from.outages.len().saturating_sub(free) as u64;
             target.ongoing.clone_from(&from.ongoing);
+            target.certificate_expires_at =
+                latest_expiry(target.certificate_expires_at, from.certificate_expires_at, from.up > 0);
         }
     }
 

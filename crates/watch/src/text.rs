@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+use crate::certificate::CertificateExpiry;
 use crate::findings::{DAY, Effect, Finding, Hypothesis, Metric, Ratio, Trend, Verdict};
 use crate::history::{History, TargetHistory};
 use crate::objective::Compliance;
@@ -139,6 +140,19 @@ pub fn response_times(target: &TargetHistory) -> String {
         millis(quantiles[1] as f64),
         millis(quantiles[2] as f64)
     )
+}
+
+/// When a certificate expires: `expires in 3 d 4 h`, `expired 2 d ago`.
+#[must_use]
+pub fn certificate_expiry(expiry: &CertificateExpiry) -> String {
+    let time = length(expiry.left_s.unsigned_abs().saturating_mul(1_000));
+    if expiry.left_s < 0 { format!("expired {time} ago") } else { format!("expires in {time}") }
+}
+
+#[must_use]
+pub fn certificate(expiry: &CertificateExpiry, zone: &TimeZone) -> String {
+    let subject = if expiry.is_soon { "Renew the certificate: it" } else { "The certificate" };
+    format!("{subject} {} ({}).", certificate_expiry(expiry), time(expiry.at_s.saturating_mul(1_000), zone))
 }
 
 /// Gaps, clock steps and damaged records.
@@ -289,6 +303,21 @@ mod tests {
             p: None,
         };
         assert_eq!(finding(&none, &zone), "Day of the week: not tested, fewer than four weeks.");
+    }
+
+    #[test]
+    fn certificates_that_expire_soon_are_marked() {
+        let sentence =
+            |now_s: i64| certificate(&CertificateExpiry::new(1_767_571_200, now_s * 1_000, 86_400), &TimeZone::UTC);
+        let days = |count: i64| 1_767_571_200 - count * 86_400;
+        assert_eq!(
+            [days(90), days(1) + 3_600, days(-2)].map(sentence),
+            [
+                "The certificate expires in 90 d (2026-01-05 00:00:00+00:00).",
+                "Renew the certificate: it expires in 23 h (2026-01-05 00:00:00+00:00).",
+                "Renew the certificate: it expired 2 d ago (2026-01-05 00:00:00+00:00)."
+            ]
+        );
     }
 
     #[test]

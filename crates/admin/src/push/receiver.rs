@@ -58,17 +58,17 @@ impl Receiver {
 
 /// A file with `Bearer TOKEN`, `Basic USER:PASSWORD`, or another value of the header (RFC 9110, 11.6.2).
 #[derive(Clone, Debug)]
-struct AuthorizationFile(PathBuf);
+pub struct AuthorizationFile(PathBuf);
 
 impl AuthorizationFile {
-    /// Checks the file.
-    fn new(path: PathBuf) -> Result<Self, String> {
+    /// Reads the file once, so that an unusable one is found at the start.
+    pub fn new(path: PathBuf) -> Result<Self, String> {
         let file = Self(path);
         file.value().map(|_| file)
     }
 
     /// The header's value at present. An error does not show what the file holds.
-    fn value(&self) -> Result<String, String> {
+    pub fn value(&self) -> Result<String, String> {
         let failed = |problem: &str| format!("{}: {problem}", self.0.display());
         let bytes = breme_sys::read_bounded(&self.0, FILE_BYTES_MAX).map_err(|error| failed(&error.to_string()))?;
         std::str::from_utf8(&bytes).ok().and_then(header_value).ok_or_else(|| {

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use breme_admin::push::Receiver;
 use breme_command::failure::Failure;
 use breme_http::media_type::JSON;
-use breme_watch::LatestAlert;
 use breme_watch::objective::{AlertEvent, AlertKind};
+use breme_watch::{LatestAlert, text};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// At the end alerts are sent until an attempt fails, and for this long; the next watch sends the rest.
 const ENDING_MAX: Duration = Duration::from_secs(5);
-/// Longest file of the latest alerts: two per target.
+/// Longest file of the latest alerts: three per target.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ struct Latest {
 struct State {
     webhook: Option<Receiver>,
     file: Option<String>,
-    /// At most two per target.
+    /// At most three per target.
     latest: Vec<Latest>,
     last_number: u64,
     /// Whether the latest attempt failed, and when the next one is due.
@@ -133,6 +133,8 @@ impl Alerts {
 
     /// Prints an alert to standard error and to the file, and sends it.
     pub(super) fn raise(&self, target: &str, time: &str, event: &AlertEvent, cause: Option<&str>) {
+        // The errors of an interval say nothing of a certificate that was accepted.
+        let cause = cause.filter(|_| event.kind() != AlertKind::Certificate);
         let (state, is_bad, text) = match event {
             AlertEvent::Down { intervals } => {
                 let cause = cause.unwrap_or("late");
@@ -145,6 +147,14 @@ impl Alerts {
             }
             AlertEvent::BurnRateNormal => {
                 ("burn-rate-normal", false, format!("{target} no longer uses up its error budget too fast"))
+            }
+            AlertEvent::CertificateExpiring(expiry) => {
+                let text = format!("the certificate of {target} {}", text::certificate_expiry(expiry));
+                ("certificate-expiring", true, text)
+            }
+            AlertEvent::CertificateRenewed(expiry) => {
+                let text = format!("the certificate of {target} now {}", text::certificate_expiry(expiry));
+                ("certificate-renewed", false, text)
             }
         };
         breme_base::error_line!("breme watch: {time}: {text}");

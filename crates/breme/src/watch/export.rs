@@ -84,6 +84,7 @@ fn text(journal: &LoadedJournal) -> String {
         lines.extend([String::new(), format!("{} ({}){removed}", of.name, of.url)]);
         lines.push(text::availability(target, info.availability));
         lines.push(text::response_times(target));
+        lines.extend(history.certificate(info, of, target).iter().map(|expiry| text::certificate(expiry, zone)));
         lines.extend(target.outages.iter().rev().take(OUTAGES_IN_TEXT_MAX).rev().map(|one| text::outage(one, zone)));
         lines.extend(target.ongoing.iter().map(|outage| text::ongoing_outage(outage, zone)));
         lines.extend(findings::find(target, zone).iter().map(|one| text::finding(one, zone)));
@@ -123,6 +124,14 @@ pub(super) fn document(journal: &LoadedJournal) -> Value {
                     })
                 })
                 .collect();
+            let certificate = history.certificate(info, of, target).map(|expiry| {
+                json!({
+                    "expires": text::time(expiry.at_s.saturating_mul(1_000), zone),
+                    "expires_unix_s": expiry.at_s,
+                    "days_left": expiry.days_left(),
+                    "expires_soon": expiry.is_soon,
+                })
+            });
             let findings: Vec<Value> = findings::find(target, zone).iter().map(|one| finding(one, zone)).collect();
             json!({
                 "name": of.name,
@@ -150,6 +159,7 @@ pub(super) fn document(journal: &LoadedJournal) -> Value {
                     "descriptors": usage.descriptors,
                     "descriptors_share": usage.descriptors_share,
                 })),
+                "certificate": certificate,
                 "watched": !of.is_removed,
                 "down_now": target.ongoing.is_some(),
                 "outages": outages,

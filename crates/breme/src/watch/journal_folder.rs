@@ -112,6 +112,7 @@ impl JournalFolder {
             time_zone: file.time_zone.clone().unwrap_or_default(),
             availability: file.objective.availability,
             within_ms: u64::try_from(file.objective.within.as_millis()).unwrap_or(u64::MAX),
+            certificate_within_s: file.alert.certificate_expires_within.as_secs(),
             targets,
         })
     }

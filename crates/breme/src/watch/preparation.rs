@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use breme_admin::push::{Protocol, Receiver};
+use breme_admin::push::{AuthorizationFile, Protocol, Receiver};
 use breme_command::failure::Failure;
 use breme_load_command::Measurement;
 use breme_watch::{Destination, File, WATCH_FILE_BYTES_MAX, WatchTarget, text};
@@ -16,6 +16,8 @@ pub(super) struct Preparation {
     pub zone: TimeZone,
     /// One per target.
     pub measurements: Vec<Measurement>,
+    /// Credentials for the metrics, one per target.
+    pub authorizations: Vec<Option<AuthorizationFile>>,
     pub webhook: Option<Receiver>,
     pub receivers: Vec<(Protocol, Receiver)>,
 }
@@ -29,6 +31,7 @@ impl Preparation {
         // All targets are measured at the same time.
         let descriptors = measurements.iter().map(Measurement::descriptors).sum();
         breme_sys::ensure_descriptor_limit(descriptors).map_err(Failure::run)?;
+        let authorizations = file.targets.iter().map(authorization).collect::<Result<_, _>>()?;
         let webhook = receiver("alert.webhook", file.alert.webhook.as_ref())?;
         alerts::check(file.alert.file.as_deref())?;
         let mut receivers = Vec::new();
@@ -37,7 +40,7 @@ impl Preparation {
         {
             receivers.extend(receiver(key, destination.as_ref())?.map(|receiver| (protocol, receiver)));
         }
-        Ok(Self { file, zone, measurements, webhook, receivers })
+        Ok(Self { file, zone, measurements, authorizations, webhook, receivers })
     }
 
     pub(super) fn connections(&self) -> Vec<u64> {
@@ -73,6 +76,12 @@ fn check(target: &WatchTarget, file: &File) -> Result<(), String> {
             "several requests one after another have no time limit together; add a duration to the load",
         )),
     }
+}
+
+fn authorization(target: &WatchTarget) -> Result<Option<AuthorizationFile>, Failure> {
+    let path = target.metrics.as_ref().and_then(|metrics| metrics.auth_file.as_ref());
+    let file = path.map(|path| AuthorizationFile::new(PathBuf::from(path))).transpose();
+    file.map_err(|problem| Failure::run(format!("target {}: metrics_auth_file {problem}", target.name)))
 }
 
 fn receiver(key: &str, destination: Option<&Destination>) -> Result<Option<Receiver>, Failure> {

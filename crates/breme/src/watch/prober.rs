@@ -7,11 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
+use breme_admin::push::AuthorizationFile;
 use breme_load_command::{Cancellation, Measurement, MeasurementError, MeasurementResult, TimedCall};
 use breme_load_result::LoadOutcome;
-use breme_subject::{ExternalLocator, ExternalProcesses, ExternalUsage, ScrapeError, scrape};
+use breme_node::TlsFailure;
+use breme_subject::{ExternalLocator, ExternalProcesses, ExternalUsage, scrape};
 use breme_watch::record::{Counts, Probe, ResponseTimes, Usage};
-use breme_watch::{Objective, ProcessLocator, WatchTarget};
+use breme_watch::{Destination, Objective, ProcessLocator, WatchTarget};
 use parking_lot::Mutex;
 
 /// Time limit of a scrape.
@@ -21,15 +23,31 @@ const METRICS_WITHIN: Duration = Duration::from_secs(2);
 pub(super) struct Prober {
     number: u32,
     name: String,
-    measurement: Measurement,
+    measurement: Mutex<Arc<Measurement>>,
     within: Duration,
     processes: Option<Mutex<ExternalProcesses>>,
-    metrics: Option<String>,
-    scraping: TimedCall<Result<BTreeMap<String, f64>, ScrapeError>>,
+    metrics: Option<Metrics>,
+    scraping: TimedCall<Result<BTreeMap<String, f64>, String>>,
     /// CPU seconds of the previous scrape, and its time.
     scraped: Mutex<Option<(f64, Instant)>>,
     /// Whether a probe is in progress.
     is_busy: AtomicBool,
+}
+
+/// The metrics of a target's processes.
+#[derive(Clone, Debug)]
+struct Metrics {
+    url: String,
+    authorization: Option<AuthorizationFile>,
+}
+
+impl Metrics {
+    fn scrape(&self, within: Duration) -> Result<BTreeMap<String, f64>, String> {
+        let authorization = self.authorization.as_ref().map(AuthorizationFile::value).transpose();
+        let authorization = authorization.map_err(|problem| format!("metrics_auth_file {problem}"))?;
+        let headers: Vec<_> = authorization.map(|value| (String::from("Authorization"), value)).into_iter().collect();
+        scrape(&self.url, &headers, within).map_err(|error| error.to_string())
+    }
 }
 
 /// Times of an interval.
@@ -47,7 +65,14 @@ pub(super) struct ProbeResult {
 }
 
 impl Prober {
-    pub(super) fn new(number: u32, target: &WatchTarget, measurement: Measurement, objective: Objective) -> Self {
+    pub(super) fn new(
+        number: u32,
+        target: &WatchTarget,
+        measurement: Measurement,
+        authorization: Option<AuthorizationFile>,
+        objective: Objective,
+    ) -> Self {
+        let metrics = |Destination { url, .. }: &Destination| Metrics { url: url.clone(), authorization };
         let place = target.process.clone().map(|place| match place {
             ProcessLocator::Pid(pid) => ExternalLocator::Pid(pid),
             ProcessLocator::Port(port) => ExternalLocator::Port(port),
@@ -56,14 +81,19 @@ impl Prober {
         Self {
             number,
             name: target.name.clone(),
-            measurement,
+            measurement: Mutex::new(Arc::new(measurement)),
             within: objective.within,
             processes: place.map(|place| Mutex::new(ExternalProcesses::new(place))),
-            metrics: target.metrics.clone(),
+            metrics: target.metrics.as_ref().map(metrics),
             scraping: TimedCall::default(),
             scraped: Mutex::default(),
             is_busy: AtomicBool::new(false),
         }
+    }
+
+    /// Measures with other contents of the files that the target names, from the next interval on.
+    pub(super) fn replace_measurement(&self, measurement: Measurement) {
+        *self.measurement.lock() = Arc::new(measurement);
     }
 
     /// Probes on a thread of its own, which passes on the result. None starts while one is in progress.
@@ -89,7 +119,8 @@ impl Prober {
     }
 
     fn probe(&self, stop: &Cancellation, deadlines: Deadlines) -> ProbeResult {
-        let measured = self.measurement.run(stop, deadlines.measurement);
+        let measurement = Arc::clone(&self.measurement.lock());
+        let measured = measurement.run(stop, deadlines.measurement);
         let (usage, problem) = self.usage(deadlines.metrics);
         let mut problems: Vec<String> = problem.into_iter().collect();
         let mut probe = match measured {
@@ -127,22 +158,23 @@ impl Prober {
         if let Some(used) = self.processes.as_ref().and_then(|processes| processes.lock().sample()) {
             return (Some(usage_of(&used)), None);
         }
-        let Some(url) = &self.metrics else {
+        let Some(metrics) = &self.metrics else {
             let is_missing = self.processes.is_some();
             return (None, is_missing.then(|| String::from("its process is not running, or belongs to another user")));
         };
+        let url = &metrics.url;
         let within = METRICS_WITHIN.min(deadline.saturating_duration_since(Instant::now()));
         if within.is_zero() {
             let problem = format!("the interval left no time for {url}; use a longer interval or a shorter timeout");
             return (None, Some(problem));
         }
-        let asked = url.clone();
-        match self.scraping.make(within, move || scrape(&asked, within)) {
+        let asked = metrics.clone();
+        match self.scraping.make(within, move || asked.scrape(within)) {
             Ok(Some(Ok(exposed))) => match self.usage_of_metrics(&exposed) {
                 None => (None, Some(format!("{url} has no process_resident_memory_bytes"))),
                 usage => (usage, None),
             },
-            Ok(Some(Err(error))) => (None, Some(error.to_string())),
+            Ok(Some(Err(problem))) => (None, Some(problem)),
             Ok(None) => (None, Some(format!("{url} did not answer in time"))),
             Err(error) => (None, Some(format!("cannot start a thread: {error}"))),
         }
@@ -188,7 +220,8 @@ fn share(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }
 
-fn probe_of(MeasurementResult { outcome, response, late_after }: &MeasurementResult, within: Duration) -> Probe {
+fn probe_of(measured: &MeasurementResult, within: Duration) -> Probe {
+    let MeasurementResult { outcome, response, late_after, tls_failure, certificate_expires_at } = measured;
     let errors = |kind: &str| outcome.errors.get(kind).copied().unwrap_or(0);
     let statuses = |class: char| {
         let of_class = outcome.statuses.iter().filter(|(status, _)| status.starts_with(class));
@@ -218,21 +251,30 @@ fn probe_of(MeasurementResult { outcome, response, late_after }: &MeasurementRes
         target: 0,
         elapsed_ns: outcome.elapsed_ns,
         counts,
-        cause: cause(outcome, counts.errors()),
+        cause: cause(outcome, *tls_failure, counts.errors()),
         times: ResponseTimes::from_histogram(response),
         usage: None,
+        certificate_expires_at: *certificate_expires_at,
     }
 }
 
 /// The most frequent error, or error status.
-fn cause(outcome: &LoadOutcome, errors: u64) -> Option<String> {
+fn cause(outcome: &LoadOutcome, tls_failure: Option<TlsFailure>, errors: u64) -> Option<String> {
     if errors == 0 {
         return None;
     }
     let (kind, _) = outcome.errors.iter().max_by_key(|(_, count)| **count)?;
-    if kind != "status" {
-        return Some(kind.clone());
+    if kind == "status" {
+        let worst = outcome.statuses.iter().filter(|(status, _)| status.as_str() >= "400");
+        return worst.max_by_key(|(_, count)| **count).map(|(status, _)| format!("status {status}"));
     }
-    let worst = outcome.statuses.iter().filter(|(status, _)| status.as_str() >= "400");
-    worst.max_by_key(|(_, count)| **count).map(|(status, _)| format!("status {status}"))
+    let term = match (kind.as_str(), tls_failure) {
+        ("tls-expired", _) => "certificate expired",
+        ("tls-unknown-authority", _) => "certificate not trusted",
+        ("tls-wrong-host", _) => "certificate of another host",
+        ("tls-bad-certificate", Some(TlsFailure::NotYetValid)) => "certificate not yet valid",
+        ("tls-bad-certificate", _) => "certificate not valid",
+        (kind, _) => kind,
+    };
+    Some(term.to_owned())
 }

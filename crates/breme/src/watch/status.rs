@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use breme_admin::{Families, Label};
+use breme_watch::certificate::latest_expiry;
 use breme_watch::record::{Probe, TargetState};
 use parking_lot::{Mutex, MutexGuard};
 use prometheus_client::collector::Collector;
@@ -23,6 +24,8 @@ pub(super) struct TargetStatus {
     pub last: Probe,
     /// Of the last interval, if it had a response.
     pub quantiles_ns: Option<[u64; 3]>,
+    /// The latest one, Unix seconds.
+    pub certificate_expires_at: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -70,6 +73,8 @@ impl TargetStatus {
         let quantiles = times.quantiles(&[0.5, 0.95, 0.99]);
         self.quantiles_ns = (!times.is_empty()).then(|| [quantiles[0], quantiles[1], quantiles[2]]);
         self.last = probe.clone();
+        let is_up = self.is_up() == Some(true);
+        self.certificate_expires_at = latest_expiry(self.certificate_expires_at, probe.certificate_expires_at, is_up);
     }
 
     /// Whether the last interval was up; none if that is unknown.
@@ -115,6 +120,9 @@ impl Collector for WatchMetrics {
         let burning = targets.iter().filter_map(|one| Some((label(one), one.burn_rate?)));
         let ratio = Unit::Other(String::from("ratio"));
         families.numbers_of(&ratio, "watch_burn_rate", "Burn rate of the error budget over an hour.", burning)?;
+        let expiring = targets.iter().filter_map(|one| Some((label(one), one.certificate_expires_at?)));
+        let help = "Unix time at which the target's certificate expires, as of the latest TLS handshake.";
+        families.gauges_of(&Unit::Seconds, "watch_certificate_expiry_timestamp", help, expiring)?;
         let used = || targets.iter().filter_map(|one| Some((one, one.last.usage?)));
         let help = "Resident memory of the target's processes.";
         let memory = used().map(|(one, usage)| (label(one), usage.memory_bytes));
@@ -141,7 +149,9 @@ mod tests {
 
     fn samples(status: &Status) -> String {
         let text = exposition_of(WatchMetrics(status.clone())).unwrap();
-        let is_sample = |line: &&str| line.starts_with("watch_up{") || line.starts_with("watch_response");
+        let is_sample = |line: &&str| {
+            ["watch_up{", "watch_response", "watch_certificate"].iter().any(|name| line.starts_with(name))
+        };
         text.lines().filter(is_sample).map(|line| format!("{line}\n")).collect()
     }
 
@@ -159,6 +169,19 @@ mod tests {
         assert_eq!(samples(&status), "watch_up{target=\"a\"} 0\n", "no response time without a response");
         take(&Probe::default());
         assert_eq!(samples(&status), "");
+    }
+
+    #[test]
+    fn the_expiry_of_a_certificate_outlives_an_outage() {
+        let status = Status::default();
+        status.set_targets(["a"].into_iter());
+        let take = |ok, certificate_expires_at| {
+            let counts = Counts { requests: 1, ok, transport: 1 - ok, ..Counts::default() };
+            status.lock().targets[0].take(&Probe { counts, certificate_expires_at, ..Probe::default() });
+            samples(&status).contains("watch_certificate_expiry_timestamp_seconds{target=\"a\"} 1800000000\n")
+        };
+        assert!(take(1, Some(1_800_000_000)) && take(0, None), "{}", samples(&status));
+        assert!(!take(1, None), "the target no longer uses TLS: {}", samples(&status));
     }
 
     #[test]

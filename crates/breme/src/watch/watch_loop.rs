@@ -214,27 +214,31 @@ impl WatchLoop {
     /// Uses a file. Targets that it had before keep their state.
     fn apply(&mut self, prepared: Preparation, info: &JournalInfo) -> Result<(), Failure> {
         let interval_ms = prepared.interval_ms();
-        let Preparation { file, zone, measurements, webhook, receivers } = prepared;
+        let Preparation { file, zone, measurements, authorizations, webhook, receivers } = prepared;
         let exporters = self.exporters(&file, receivers)?;
         let mut old: BTreeMap<String, (WatchTarget, Target)> = std::mem::take(&mut self.file.targets)
             .into_iter()
             .zip(std::mem::take(&mut self.targets))
             .map(|(written, target)| (written.name.clone(), (written, target)))
             .collect();
-        for (written, measurement) in file.targets.iter().zip(measurements) {
+        for ((written, measurement), authorization) in file.targets.iter().zip(measurements).zip(authorizations) {
             let (known, monitor) =
                 old.remove(&written.name).map(|(was, target)| ((was, target.prober), target.monitor)).unzip();
             let is_same = |was: &WatchTarget| was.is_same(written) && self.file.objective == file.objective;
             let number = info.targets.iter().position(|known| known.name == written.name).unwrap_or(0);
-            let prober = known.filter(|(was, _)| is_same(was)).map(|(_, prober)| prober);
-            let prober = prober.unwrap_or_else(|| {
-                let number = u32::try_from(number).unwrap_or(u32::MAX);
-                Arc::new(Prober::new(number, written, measurement, file.objective))
-            });
-            let (availability, alert) = (file.objective.availability, &file.alert);
-            let new = || ObjectiveMonitor::new(availability, alert.down_after, alert.burn_rate);
-            let mut monitor = monitor.unwrap_or_else(new);
-            monitor.set_limits(availability, alert.down_after, alert.burn_rate);
+            let prober = match known.filter(|(was, _)| is_same(was)) {
+                Some((_, prober)) => {
+                    prober.replace_measurement(measurement);
+                    prober
+                }
+                None => {
+                    let number = u32::try_from(number).unwrap_or(u32::MAX);
+                    Arc::new(Prober::new(number, written, measurement, authorization, file.objective))
+                }
+            };
+            let limits = file.alert_limits();
+            let mut monitor = monitor.unwrap_or_else(|| ObjectiveMonitor::new(limits));
+            monitor.set_limits(limits);
             self.targets.push(Target { prober, monitor });
         }
         let names: Vec<&str> = file.targets.iter().map(|target| target.name.as_str()).collect();
@@ -285,12 +289,12 @@ impl WatchLoop {
             for target in targets.iter_mut() {
                 let number = target.prober.number();
                 if let Some(probe) = interval.probes.iter().find(|probe| probe.target == number) {
-                    drop(target.monitor.observe(interval.reading(), &probe.counts));
+                    drop(target.monitor.observe(interval.reading(), probe));
                 }
             }
         })?;
         for (target, written) in self.targets.iter_mut().zip(&self.file.targets) {
-            for kind in [AlertKind::Availability, AlertKind::BurnRate] {
+            for kind in [AlertKind::Availability, AlertKind::BurnRate, AlertKind::Certificate] {
                 let said = self.alerts.said_before(&written.name, kind);
                 said.into_iter().for_each(|is_bad| target.monitor.set_reported(kind, is_bad));
             }
@@ -422,7 +426,7 @@ impl WatchLoop {
         status.lost += u64::from(self.lost > 0);
         for (probe, (target, status)) in probes.iter().zip(self.targets.iter_mut().zip(&mut status.targets)) {
             status.take(probe);
-            let events = target.monitor.observe(reading, &probe.counts);
+            let events = target.monitor.observe(reading, probe);
             raised.extend(events.into_iter().map(|event| (status.name.clone(), event, probe.cause.as_deref())));
             status.burn_rate = target.monitor.burn_rate();
         }

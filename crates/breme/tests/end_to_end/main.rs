@@ -82,6 +82,7 @@ mod unix_sockets;
 #[cfg(target_os = "linux")]
 mod watch;
 mod watch_faults;
+mod watch_tls;
 mod wiki;
 mod wiki_browser;
 mod wiki_postgres;

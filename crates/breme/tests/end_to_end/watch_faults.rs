@@ -123,6 +123,42 @@ fn finds_a_slower_server_and_a_leak() {
     assert_eq!(watch.stop(), Some(0));
 }
 
+/// The file gets the right token during the watch.
+#[test]
+fn metrics_are_read_with_credentials() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = serve_each(|stream: TcpStream| {
+        let mut input = BufReader::new(stream.try_clone().unwrap());
+        let mut output = stream;
+        while let Ok(Some(head)) = read_head(&mut input) {
+            let lower = head.to_ascii_lowercase();
+            let is_allowed =
+                !head.starts_with("GET /metrics ") || lower.contains("\r\nauthorization: bearer right\r\n");
+            let (status, body) =
+                if is_allowed { ("200 OK", "process_resident_memory_bytes 12345678\n") } else { ("401 No", "") };
+            let _ = write!(output, "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        }
+    });
+    let token = secret(folder.path(), "Bearer wrong");
+    let text = format!(
+        "interval = '1s'\n[[target]]\nname = 'shop'\nurl = 'http://{address}/'\n\
+         metrics = 'http://{address}/metrics'\nmetrics_auth_file = '{}'\n",
+        token.display()
+    );
+    let path = file(folder.path(), &text);
+    let watch = Watch::start(&path, &[]);
+    let report = watch.until("two intervals", |report| number(report, "/intervals") >= 2);
+    assert_eq!(report["targets"][0]["resources"], Value::Null);
+    std::fs::write(&token, "Bearer right\n").unwrap();
+    watch.until("metrics", |report| report["targets"][0]["resources"]["memory_bytes"] == 12_345_678);
+    assert_eq!(watch.stop(), Some(0));
+    std::fs::write(&token, "right").unwrap();
+    let output = breme().arg("watch").arg(&path).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let message = stderr(&output);
+    assert!(message.contains("target shop: metrics_auth_file") && message.contains("Bearer TOKEN"), "{message}");
+}
+
 /// If each interval waited 2 s for the metrics, each would be followed by a gap of 2 s.
 #[test]
 fn hanging_metrics_cost_no_interval() {

@@ -6,12 +6,12 @@ use std::sync::{Arc, OnceLock};
 use breme_node::TlsClientId;
 use parking_lot::RwLock;
 use rustls::client::{Resumption, UnbufferedClientConnection};
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, Error, SupportedProtocolVersion};
 
 use super::crypto_provider::client_provider;
 use super::failure::TlsSetupError;
-use super::identity::Identity;
+use super::identity::{Identity, expires_at};
 use super::trust::Trust;
 
 /// Sessions of a client that are kept for resumption.
@@ -21,7 +21,7 @@ const SESSIONS_MAX: usize = 1024;
 pub struct ClientTls {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
-    negotiated: OnceLock<Negotiated>,
+    first_handshake: OnceLock<FirstHandshake>,
 }
 
 impl fmt::Debug for ClientTls {
@@ -60,6 +60,14 @@ impl TlsVersion {
     }
 }
 
+/// What the first handshake of a client showed.
+#[derive(Debug)]
+struct FirstHandshake {
+    negotiated: Negotiated,
+    /// That of the server.
+    certificate: Option<CertificateDer<'static>>,
+}
+
 /// What a handshake negotiated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Negotiated {
@@ -70,7 +78,7 @@ pub struct Negotiated {
 }
 
 impl Negotiated {
-    pub(super) fn from_connection(connection: &UnbufferedClientConnection) -> Self {
+    fn from_connection(connection: &UnbufferedClientConnection) -> Self {
         let version = match connection.protocol_version() {
             Some(rustls::ProtocolVersion::TLSv1_2) => "1.2",
             _ => "1.3",
@@ -104,19 +112,29 @@ impl ClientTls {
         config.alpn_protocols = options.protocols.iter().map(|protocol| protocol.to_vec()).collect();
         config.resumption =
             if options.resumption { Resumption::in_memory_sessions(SESSIONS_MAX) } else { Resumption::disabled() };
-        Ok(Self { config: Arc::new(config), name, negotiated: OnceLock::new() })
+        Ok(Self { config: Arc::new(config), name, first_handshake: OnceLock::new() })
     }
 
     /// What the first handshake negotiated.
     #[must_use]
     pub fn negotiated(&self) -> Option<Negotiated> {
-        self.negotiated.get().copied()
+        Some(self.first_handshake.get()?.negotiated)
     }
 
-    pub(super) fn set_negotiated(&self, negotiated: Negotiated) {
-        if self.negotiated.get().is_none() {
-            let _ = self.negotiated.set(negotiated); // another thread may have been first
+    /// Expiry of the certificate that the server presented in the first handshake, in Unix seconds. It is parsed with
+    /// each call.
+    #[must_use]
+    pub fn certificate_expires_at(&self) -> Option<u64> {
+        expires_at(self.first_handshake.get()?.certificate.as_slice())
+    }
+
+    pub(super) fn note_handshake(&self, connection: &UnbufferedClientConnection) {
+        if self.first_handshake.get().is_some() {
+            return;
         }
+        let certificate = connection.peer_certificates().and_then(<[_]>::first).cloned();
+        let first = FirstHandshake { negotiated: Negotiated::from_connection(connection), certificate };
+        let _ = self.first_handshake.set(first); // another thread may have been first
     }
 
     pub(super) fn new_connection(&self) -> Result<UnbufferedClientConnection, Error> {

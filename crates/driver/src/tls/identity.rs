@@ -87,20 +87,13 @@ impl Identity {
     /// Expiry of the first certificate, in Unix seconds.
     #[must_use]
     pub fn expires_at(&self) -> Option<u64> {
-        // Later than any expiry date (RFC 5280, 4.1.2.5), so that the verifier's error contains the date.
-        const FAR: Duration = Duration::from_secs(1 << 40);
-        match self.check_time(UnixTime::since_unix_epoch(FAR)) {
-            Err(Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) => {
-                Some(not_after.as_secs())
-            }
-            _ => None,
-        }
+        expires_at(&self.certified.cert)
     }
 
     /// Validity of the first certificate now.
     #[must_use]
     pub fn validity(&self) -> CertificateValidity {
-        match self.check_time(UnixTime::now()) {
+        match check_time(&self.certified.cert, UnixTime::now()) {
             Err(Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. })) => {
                 CertificateValidity::Expired
             }
@@ -110,18 +103,28 @@ impl Identity {
             _ => CertificateValidity::Valid,
         }
     }
+}
 
-    /// The verifier checks dates first, so its other errors can be ignored.
-    fn check_time(&self, now: UnixTime) -> Result<(), Error> {
-        let Some((first, others)) = self.certified.cert.split_first() else { return Ok(()) };
-        let mut roots = RootCertStore::empty();
-        roots.add(first.clone())?;
-        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), server_provider())
-            .build()
-            .map_err(|error| Error::General(error.to_string()))?;
-        let any_name = ServerName::try_from("name.invalid").map_err(|error| Error::General(error.to_string()))?;
-        verifier.verify_server_cert(first, others, &any_name, &[], now).map(drop)
+/// Expiry of the first certificate of a chain, in Unix seconds.
+pub(super) fn expires_at(chain: &[CertificateDer<'_>]) -> Option<u64> {
+    // Later than any expiry date (RFC 5280, 4.1.2.5), so that the verifier's error contains the date.
+    const FAR: Duration = Duration::from_secs(1 << 40);
+    match check_time(chain, UnixTime::since_unix_epoch(FAR)) {
+        Err(Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) => Some(not_after.as_secs()),
+        _ => None,
     }
+}
+
+/// The verifier checks dates first, so its other errors can be ignored.
+fn check_time(chain: &[CertificateDer<'_>], now: UnixTime) -> Result<(), Error> {
+    let Some((first, others)) = chain.split_first() else { return Ok(()) };
+    let mut roots = RootCertStore::empty();
+    roots.add(first.clone())?;
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), server_provider())
+        .build()
+        .map_err(|error| Error::General(error.to_string()))?;
+    let any_name = ServerName::try_from("name.invalid").map_err(|error| Error::General(error.to_string()))?;
+    verifier.verify_server_cert(first, others, &any_name, &[], now).map(drop)
 }
 
 pub(crate) fn certificates_of(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, IdentityError> {

@@ -16,7 +16,7 @@ use rustls::unbuffered::EncryptError;
 use rustls::{HandshakeKind, ServerConfig};
 
 use super::ciphertext::Ciphertext;
-use super::client::{ClientTls, Negotiated};
+use super::client::ClientTls;
 use super::failure::tls_failure;
 use super::rustls_connection::{ProcessStep, RustlsConnection, WriteState};
 
@@ -35,7 +35,7 @@ pub(crate) struct TlsSession {
     has_ended: bool,
     /// rustls is not called after a failure.
     has_failed: bool,
-    /// Stores what was negotiated.
+    /// Stores what the handshake showed.
     client: Option<Arc<ClientTls>>,
 }
 
@@ -161,7 +161,7 @@ impl TlsSession {
             return;
         }
         if let (Some(client), RustlsConnection::Client(connection)) = (self.client.take(), &self.connection) {
-            client.set_negotiated(Negotiated::from_connection(connection));
+            client.note_handshake(connection);
         }
     }
 

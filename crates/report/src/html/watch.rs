@@ -5,6 +5,7 @@ mod charts;
 mod heat_map;
 
 use breme_expression::Unit;
+use breme_watch::certificate::CertificateExpiry;
 use breme_watch::findings::{self, Finding, Verdict};
 use breme_watch::history::{History, JournalInfo, TargetHistory, TargetInfo};
 use breme_watch::objective::Compliance;
@@ -125,6 +126,11 @@ impl WatchPage<'_> {
                     }
                 }
                 (table("Summary", &summary, None))
+                @for one in targets {
+                    @if let Some(expiry) = self.certificate(one).filter(|expiry| expiry.is_soon) {
+                        p { strong { (words::one_line(&one.info.name)) ": " (text::certificate(&expiry, self.zone)) } }
+                    }
+                }
                 @for sentence in text::gaps(self.history) { p.remark { (sentence) } }
             }
         }
@@ -144,6 +150,7 @@ impl WatchPage<'_> {
                     @if one.info.is_removed { " – no longer watched" }
                 }
                 p { (text::availability(one.target, self.info.availability)) }
+                @if let Some(expiry) = self.certificate(one) { p { (text::certificate(&expiry, self.zone)) } }
                 h3 { "Findings" }
                 ul.findings {
                     @for finding in findings {
@@ -156,6 +163,10 @@ impl WatchPage<'_> {
                 @for (name, chart) in charts.resources() { h3 { (name) } (gallery.figure(&chart)) }
             }
         }
+    }
+
+    fn certificate(&self, one: &TargetSection<'_>) -> Option<CertificateExpiry> {
+        self.history.certificate(self.info, one.info, one.target)
     }
 
     fn outages(&self, one: &TargetSection<'_>) -> Markup {

@@ -134,7 +134,7 @@ fn run(shared: &SharedScraperState, url: &str, http_client: &HttpClient) {
         }
         drop(state);
         let before_ns = breme_sys::monotonic_ns();
-        let outcome = read(url, http_client, ANSWER_WITHIN);
+        let outcome = read(url, &[], http_client, ANSWER_WITHIN);
         let at_ns = u64::midpoint(before_ns, breme_sys::monotonic_ns());
         let mut state = shared.state.lock();
         state.answered = state.requested;
@@ -148,16 +148,21 @@ fn run(shared: &SharedScraperState, url: &str, http_client: &HttpClient) {
     }
 }
 
-/// The values exposed by a server, by series: name with labels.
+/// The values exposed by a server, by series: name with labels. `headers` are those of the request.
 ///
 /// # Errors
 /// If no exposition could be read in time.
-pub fn scrape(url: &str, within: Duration) -> Result<BTreeMap<String, f64>, ScrapeError> {
-    let exposed = read(url, &HttpClient::new(), within)?;
+pub fn scrape(url: &str, headers: &[(String, String)], within: Duration) -> Result<BTreeMap<String, f64>, ScrapeError> {
+    let exposed = read(url, headers, &HttpClient::new(), within)?;
     Ok(exposed.into_iter().map(|(series, value)| (series, value.value)).collect())
 }
 
-fn read(url: &str, http_client: &HttpClient, within: Duration) -> Result<Exposed, ScrapeError> {
-    let text = http_client.fetch(url, within)?;
+fn read(
+    url: &str,
+    headers: &[(String, String)],
+    http_client: &HttpClient,
+    within: Duration,
+) -> Result<Exposed, ScrapeError> {
+    let text = http_client.fetch(url, headers, within)?;
     parse(&text).map_err(|source| ScrapeError::Format { url: url.to_owned(), source })
 }

@@ -93,5 +93,6 @@ pub(crate) fn probe(answer: Result<u64, &str>) -> Probe {
         cause: answer.err().map(str::to_owned),
         times: answer.map_or(ResponseTimes::None, ResponseTimes::One),
         usage: Some(usage),
+        certificate_expires_at: None,
     }
 }

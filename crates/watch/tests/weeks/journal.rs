@@ -3,9 +3,9 @@ use std::time::{Duration, Instant};
 
 use breme_base::Random;
 use breme_watch::findings;
-use breme_watch::history::{History, for_each_interval};
+use breme_watch::history::{History, Point, for_each_interval};
 use breme_watch::journal::Journal;
-use breme_watch::record::{ClockReading, TargetState};
+use breme_watch::record::{ClockReading, Probe, TargetState};
 use breme_watch::{IntervalLengths, Retention};
 use jiff::tz::TimeZone;
 
@@ -207,7 +207,7 @@ fn the_outage_of_a_removed_target_ends_with_its_last_interval() {
     {
         let mut journal = open(&mut memory);
         for second in 0..60 {
-            let gone = breme_watch::record::Probe { target: 1, ..probe(Err("refused")) };
+            let gone = Probe { target: 1, ..probe(Err("refused")) };
             journal.append(reading(second), vec![probe(Ok(1_000_000)), gone]).unwrap();
         }
     }
@@ -219,6 +219,32 @@ fn the_outage_of_a_removed_target_ends_with_its_last_interval() {
     assert_eq!((gone.down, &gone.ongoing), (60, &None));
     let [outage] = &gone.outages[..] else { panic!("{:?}", gone.outages) };
     assert_eq!((outage.intervals, outage.length_ms, outage.has_end), (60, 59_000, false));
+}
+
+#[test]
+fn rollups_keep_the_latest_expiry_of_a_certificate() {
+    let mut memory = Memory::default();
+    let mut journal = open(&mut memory);
+    let mut append = |second: u64, answer, certificate_expires_at| {
+        drop(journal.append(reading(second), vec![Probe { certificate_expires_at, ..probe(answer) }]).unwrap());
+    };
+    for second in 0..8_000 {
+        match second {
+            0..5_000 if second % 10 > 0 => append(second, Ok(1_000), Some(1)),
+            5_000..7_000 => append(second, Ok(1_000), Some(2)),
+            _ => append(second, Err("refused"), None),
+        }
+    }
+    let expiries = |points: &[Point]| points.iter().map(|point| point.certificate_expires_at).collect::<Vec<_>>();
+    let history = History::read(&&mut memory).unwrap();
+    let target = &history.targets[&0];
+    assert_eq!(target.certificate_expires_at, Some(2));
+    assert_eq!(expiries(&target.hours), [Some(1), Some(2), None]);
+    assert_eq!(expiries(&target.minutes[82..85]), [Some(1), Some(2), Some(2)]);
+    assert_eq!(expiries(&target.recent).last(), Some(&None));
+    // The target no longer uses TLS.
+    open(&mut memory).append(reading(8_000), vec![probe(Ok(1_000))]).unwrap();
+    assert_eq!(History::read(&&mut memory).unwrap().targets[&0].certificate_expires_at, None);
 }
 
 #[test]
