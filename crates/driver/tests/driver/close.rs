@@ -1,16 +1,13 @@
 //! Closing connections: lingering and its limits, and responses received after a send failed.
 
-#![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
-
-mod common;
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::Duration;
 
 use breme_driver::{DriverKind, DriverSettings};
 use breme_node::{Close, CloseReason, ConnectTicket, ConnectionId, Endpoint};
-use common::{
+
+use crate::common::{
     Context, Event, PATIENCE, connect, drain, event_channel, kinds, pattern, read_all, report_closes, run, serve,
     settings,
 };
@@ -29,7 +26,7 @@ fn refuse(context: &mut Context<'_>, event: Event<'_>) -> usize {
 fn refusing(
     kind: DriverKind,
     settings: &DriverSettings,
-) -> (impl FnOnce() + use<>, std::net::SocketAddr, common::EventReceiver<CloseReason>) {
+) -> (impl FnOnce() + use<>, std::net::SocketAddr, crate::common::EventReceiver<CloseReason>) {
     let (say, reports) = event_channel();
     let (running, address) = serve(kind, settings, || report_closes(say.clone(), refuse));
     (move || drain(running), address, reports)

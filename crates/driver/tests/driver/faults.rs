@@ -1,10 +1,6 @@
 //! Faults between driver and kernel: no buffers, resets, reused descriptors and ids, stops under load. Written with
 //! io_uring in mind; every driver must pass them.
 
-#![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
-
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -12,7 +8,8 @@ use std::net::{Shutdown, TcpStream};
 use breme_driver::{DriverKind, DriverSettings};
 use breme_node::{Close, CloseReason, ShardId};
 use bytes::Bytes;
-use common::{Event, connect, drain, event_channel, kinds, pattern, read_all, serve, settings};
+
+use crate::common::{Event, connect, drain, event_channel, kinds, pattern, read_all, serve, settings};
 
 /// Each pool thread serves one connection at a time.
 fn threads(kind: DriverKind, connections: usize) -> usize {

@@ -1,9 +1,5 @@
 //! Starting, stopping, waking and failures, through the driver's public interface.
 
-#![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
-
-mod common;
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -14,7 +10,8 @@ use std::time::Duration;
 use breme_driver::{Clock, DriverKind, DriverSettings, Listener, StartError, start};
 use breme_node::{CloseReason, ConnectError, ConnectTicket, Endpoint, ShardId};
 use breme_testkit::reserved_address;
-use common::{
+
+use crate::common::{
     Event, PATIENCE, Scripted, connect, drain, echo, event_channel, kinds, read_all, report_closes, run, serve,
     settings,
 };

@@ -1,9 +1,5 @@
 //! Pressure: notifications of nodes, and waiting connections that replace evicted ones.
 
-#![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
-
-mod common;
-
 use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,7 +9,8 @@ use std::time::Duration;
 use breme_driver::{DriverKind, DriverSettings};
 use breme_node::{Close, CloseReason, ConnectionId, ShardId};
 use bytes::Bytes;
-use common::{
+
+use crate::common::{
     Context, Event, SelfSigned, connect, drain, echo, event_channel, kinds, pattern, read_all, report_closes, serve,
     serve_secured, settings,
 };

@@ -1,13 +1,12 @@
 //! Lending: everything, once, in order, and only when allowed.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::Shutdown;
 
 use breme_driver::DriverSettings;
 use breme_node::{Close, CloseReason};
-use common::{Event, connect, drain, event_channel, kinds, pattern, read_all, report_closes, serve, settings};
+
+use crate::common::{Event, connect, drain, event_channel, kinds, pattern, read_all, report_closes, serve, settings};
 
 #[test]
 fn lends_single_bytes_until_line_is_complete() {

@@ -1,7 +1,5 @@
 //! Sending: everything, in order, from memory and files, at the peer's pace.
 
-mod common;
-
 use std::io::{Read, Seek, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
@@ -10,7 +8,8 @@ use breme_base::Random;
 use breme_driver::DriverSettings;
 use breme_node::{Close, CloseReason, FileRange};
 use bytes::Bytes;
-use common::{Event, connect, drain, event_channel, kinds, pattern, read_all, report_closes, serve, settings};
+
+use crate::common::{Event, connect, drain, event_channel, kinds, pattern, read_all, report_closes, serve, settings};
 
 #[test]
 fn segments_of_one_call_stay_in_order() {

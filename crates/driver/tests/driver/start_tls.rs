@@ -1,16 +1,13 @@
 //! TLS started on a plain connection: after a tunnel is established.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
-
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
 use breme_driver::{ClientTls, DriverKind, DriverSettings};
 use breme_node::{Close, ConnectError, ConnectTicket, Connected, Endpoint, TlsClientId, TlsFailure};
-use common::{
+
+use crate::common::{
     Context, Event, PATIENCE, SelfSigned, connect, drain, echo, event_channel, kinds, run, serve_secured, settings,
 };
 

@@ -1,9 +1,5 @@
 //! Runs the suite on all drivers.
 
-#![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
-
-mod common;
-
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -32,7 +28,7 @@ impl World for Sockets {
         WorldLimits {
             lent_bytes_max: DriverSettings::default().receive_bytes_max,
             bulk_bytes: 32 << 20,
-            patience: common::PATIENCE,
+            patience: crate::common::PATIENCE,
             has_resets: self.transport != Transport::Unix,
         }
     }
@@ -51,7 +47,7 @@ impl World for Sockets {
             DriverKind::Threads => shape.server_shards.max(shape.connections),
             DriverKind::Events | DriverKind::Uring => shape.server_shards,
         };
-        let settings = common::settings(threads);
+        let settings = crate::common::settings(threads);
         let clock = Clock::start();
         let folder = tempfile::tempdir().unwrap();
         let unix_sockets = UnixSockets::default();
@@ -63,7 +59,7 @@ impl World for Sockets {
             let address = listener.address().tcp().unwrap();
             (listener, address)
         };
-        let tls = (self.transport == Transport::Tls).then(|| common::SelfSigned::new(&["127.0.0.1"]));
+        let tls = (self.transport == Transport::Tls).then(|| crate::common::SelfSigned::new(&["127.0.0.1"]));
         if let Some(tls) = &tls {
             listener = listener.with_tls(tls.server());
         }
@@ -78,7 +74,7 @@ impl World for Sockets {
             Surroundings { server, nobody: reserved_address(), stop_server: Arc::new(move || stopper.drain()) }
         };
         let tls_clients = tls.map(|tls| tls.client("127.0.0.1")).into_iter().collect::<Vec<_>>().into();
-        let settings = DriverSettings { tls_clients, unix_sockets, ..common::settings(shape.client_shards) };
+        let settings = DriverSettings { tls_clients, unix_sockets, ..crate::common::settings(shape.client_shards) };
         let clients = start(self.kind, Vec::new(), &settings, clock, |shard| client(shard, &surroundings)).unwrap();
         let clients = unharmed(clients.join());
         stopper.drain();

@@ -1,9 +1,5 @@
 //! TLS against other implementations: the plain client of rustls, and misbehaving sockets.
 
-#![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
-
-mod common;
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -13,13 +9,14 @@ use breme_driver::{ClientOptions, ClientTls, DriverHandle, DriverKind, DriverSet
 use breme_node::{
     Close, CloseReason, ConnectError, ConnectTicket, Connected, Endpoint, ShardId, TlsClientId, TlsFailure,
 };
-use common::{
-    Context, Event, PATIENCE, SelfSigned, connect, drain, echo, event_channel, kinds, options, pattern, report_closes,
-    run, serve_secured, settings,
-};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+use crate::common::{
+    Context, Event, PATIENCE, SelfSigned, connect, drain, echo, event_channel, kinds, options, pattern, report_closes,
+    run, serve_secured, settings,
+};
 
 type Stream = StreamOwned<ClientConnection, TcpStream>;
 
@@ -204,6 +201,28 @@ fn resumes_sessions_unless_disabled() {
                 assert_eq!(client.negotiated().unwrap().version, name);
                 drain(running);
             }
+        }
+    }
+}
+
+#[test]
+fn the_first_handshake_shows_when_the_certificate_expires() {
+    for (year, expires_at) in [(2001, 978_307_200), (2100, 4_102_444_800)] {
+        let server =
+            SelfSigned::with_parameters(&["127.0.0.1"], |params| params.not_after = rcgen::date_time_ymd(year, 1, 1));
+        for version in [TlsVersion::Tls12, TlsVersion::Tls13] {
+            let (running, address) = serve_secured(DriverKind::Events, &server.server(), &settings(1), || echo);
+            let handshake = |trust: Trust| {
+                let options = ClientOptions { version: Some(version), ..options(trust) };
+                let client = Arc::new(ClientTls::new("127.0.0.1", &options).unwrap());
+                assert_eq!(client.certificate_expires_at(), None, "before the handshake");
+                let is_complete = outcomes(DriverKind::Events, Arc::clone(&client), address, 2)[1].is_ok();
+                (is_complete, client.certificate_expires_at())
+            };
+            assert_eq!(handshake(Trust::AcceptAny), (true, Some(expires_at)), "{version:?}");
+            let verified = if year == 2100 { (true, Some(expires_at)) } else { (false, None) };
+            assert_eq!(handshake(server.trust()), verified, "{version:?}");
+            drain(running);
         }
     }
 }

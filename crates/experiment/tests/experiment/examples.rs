@@ -1,10 +1,8 @@
 //! The examples are valid experiments, and so are the files that plans write of them.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a fault of the test ends it")]
-
-mod world;
-
 use breme_experiment::plan::Plan;
+
+use crate::world;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/experiments");
 
@@ -45,7 +43,7 @@ fn examples_are_read_in_every_profile() {
 
 #[test]
 fn the_first_example_of_the_documentation_is_an_experiment() {
-    let page = include_str!("../../../docs/EXPERIMENTS.md");
+    let page = include_str!("../../../../docs/EXPERIMENTS.md");
     let example = page.split("```toml\n").find(|part| part.starts_with("title")).unwrap();
     let plan = world::read(example.split("```").next().unwrap(), None).unwrap_or_else(|faults| panic!("{faults}"));
     let blocks = plan.blocks;

@@ -1,10 +1,8 @@
 //! Faults as a key of the file and as the level of a factor, and mistakes with them.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a fault of the test ends it")]
-
-mod world;
-
 use breme_experiment::trial::TrialKey;
+
+use crate::world;
 
 const SITES: &str = r#"
 [subject.left]

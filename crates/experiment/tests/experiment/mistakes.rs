@@ -1,11 +1,9 @@
 //! Mistakes in experiment files: each is reported with its line, its column and the likely remedy.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a fault of the test ends it")]
-
-mod world;
-
 use breme_experiment::plan::Diagnostics;
 use proptest::prelude::*;
+
+use crate::world;
 
 const GOOD: &str = r#"title = "x"
 [subject.wiki]

@@ -1,9 +1,5 @@
 //! The plan of an experiment file: subjects, workloads, the order of the run.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a fault of the test ends it")]
-
-mod world;
-
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -11,6 +7,8 @@ use breme_experiment::plan::{Estimate, Plan, SearchLength};
 use breme_experiment::trial::{
     Cpus, LoadRate, ReadyCheck, ResetAction, Restart, SubjectKind, TrialKey, TrialSpec, WarmUp, WorkloadSpec,
 };
+
+use crate::world;
 
 fn plan(text: &str) -> Plan {
     world::read(text, None).unwrap_or_else(|faults| panic!("{faults}"))
@@ -58,6 +56,14 @@ seed = 7
 reset = ["edge.cache", "wiki.restart"]
 warm_up = "2s"
 "#;
+
+#[test]
+fn an_experiment_without_a_title_has_its_question_as_one() {
+    let rest = "subject.a.kind = 'site'\nworkload.w = { to = 'a', request = '/' }\n";
+    assert_eq!(plan(&format!("title = 't'\nquestion = 'Why?'\n{rest}")).title, "t");
+    assert_eq!(plan(&format!("question = 'Why?'\n{rest}")).title, "Why?");
+    assert_eq!(plan(rest).title, "experiment");
+}
 
 #[test]
 fn only_the_subjects_on_the_way_are_started_each_after_those_it_needs() {

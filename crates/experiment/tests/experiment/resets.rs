@@ -1,11 +1,9 @@
 //! Actions before each trial, and the token that they require: definitions of the experiment take precedence over those
 //! of the role.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a fault of the test ends it")]
-
-mod world;
-
 use breme_experiment::trial::{AdminToken, Reset, ResetAction, SubjectKind, TrialKey, TrialSpec};
+
+use crate::world;
 
 const EDGE: &str = r#"
 [subject.wiki]

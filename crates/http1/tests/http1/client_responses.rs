@@ -1,12 +1,9 @@
 //! The client's parsing of responses, whole and segmented in every way.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on fails
-
-mod transcript;
-
 use breme_http::{Limits, Method};
 use breme_http1::{ClientConnection, ClientProgress, FieldStorage};
-use transcript::{fetch_every_way, small_limits};
+
+use crate::transcript::{fetch_every_way, small_limits};
 
 #[track_caller]
 fn check(methods: &[Method<'_>], input: &str, expected: &[&str]) {

@@ -1,9 +1,8 @@
 //! A smoke-run of the fuzz targets: seeded mutations of good messages, the same on every machine.
 
-mod transcript;
-
 use breme_base::Random;
-use transcript::{fuzz_chunked, fuzz_client, fuzz_server};
+
+use crate::transcript::{fuzz_chunked, fuzz_client, fuzz_server};
 
 const MUTATIONS_PER_SEED: usize = 1_500;
 

@@ -1,15 +1,12 @@
 //! A client and a server of this crate, joined in memory.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on fails
-
-mod transcript;
-
 use breme_base::Random;
 use breme_http::{FieldBlock, Framing, Limits, Method, Version};
 use breme_http1::{
     ClientConnection, ClientProgress, FieldStorage, Progress, RequestEncoder, ResponseBody, ServerConnection,
 };
-use transcript::DATE;
+
+use crate::transcript::DATE;
 
 const SEEDS: u64 = 2_000;
 const REQUESTS_MAX: u64 = 6;

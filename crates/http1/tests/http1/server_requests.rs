@@ -1,14 +1,11 @@
 //! The server's parsing of requests, whole and segmented in every way.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on fails
-
-mod transcript;
-
 use RefusalReason::*;
 use breme_base::Random;
 use breme_http::{Limits, RefusalReason};
 use proptest::prelude::*;
-use transcript::{Answer, Even, check_that_it_stays_one_message, serve, serve_every_way, small_limits};
+
+use crate::transcript::{Answer, Even, check_that_it_stays_one_message, serve, serve_every_way, small_limits};
 
 #[track_caller]
 fn check_with(limits: &Limits, input: &str, expected: &[&str]) {

@@ -1,12 +1,9 @@
 //! The responses of the server, and how it drains unwanted content.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on fails
-
-mod transcript;
-
 use breme_http::{Field, FieldBlock, Framing, Limits, Refusal, RefusalReason, reason_phrase};
 use breme_http1::{FieldStorage, Progress, ResponseBody, ServerConnection};
-use transcript::{DATE, small_limits};
+
+use crate::transcript::{DATE, small_limits};
 
 /// A connection that has just parsed this head; the input contains nothing else.
 fn received(head: &str, limits: &Limits) -> ServerConnection {

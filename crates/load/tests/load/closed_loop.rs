@@ -1,7 +1,5 @@
 //! The closed loop against scripted servers, in virtual time.
 
-mod world;
-
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -10,7 +8,8 @@ use breme_load::{CONNECT_GIVE_UP, CONNECTING_MAX, DRAIN_INTERRUPTED_MAX, DRAIN_M
 use breme_load_plan::{Expectations, Needle, Settings, StatusSet, Target, Variables};
 use breme_load_result::LoadOutcome;
 use breme_node::{ConnectError, TlsFailure};
-use world::{Reply, Request, Then, World, address, ok, unruly};
+
+use crate::world::{Reply, Request, Then, World, address, ok, unruly};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const URL: &str = "http://a/";

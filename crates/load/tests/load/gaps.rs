@@ -1,7 +1,5 @@
 //! Times without a successful response, in virtual time.
 
-mod world;
-
 use std::time::Duration;
 
 use breme_base::{Instant, ThinkTime};
@@ -9,7 +7,8 @@ use breme_load::REPORT_EVERY;
 use breme_load_plan::{OpenLoop, Settings};
 use breme_load_result::AvailabilitySummary;
 use breme_node::ConnectError;
-use world::{Reply, Request, Then, World, ok};
+
+use crate::world::{Reply, Request, Then, World, ok};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);

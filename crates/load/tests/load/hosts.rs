@@ -1,9 +1,5 @@
 //! Several hosts, in virtual time: which one a request goes to, over which connection, and what happens when one dies.
 
-#![allow(clippy::unwrap_used, reason = "a fault of the test ends it")]
-
-mod world;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -11,7 +7,8 @@ use breme_base::Instant;
 use breme_load_plan::{OpenLoop, Scenarios, Settings, Spread, Target, Variables};
 use breme_load_result::LoadOutcome;
 use breme_node::ConnectError;
-use world::{Reply, Request, Then, World, address};
+
+use crate::world::{Reply, Request, Then, World, address};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
@@ -146,7 +143,7 @@ fn targets(connections: usize) -> Settings {
 
 fn targets_world(settings: Settings) -> World {
     let hosts = [1, 2, 3].map(|port| vec![address(port)]).to_vec();
-    World::with_hosts(settings, 2, hosts, |_: &Request| world::ok("x").after(MILLISECOND))
+    World::with_hosts(settings, 2, hosts, |_: &Request| crate::world::ok("x").after(MILLISECOND))
 }
 
 #[test]

@@ -1,9 +1,5 @@
 //! The open loop against scripted servers, in virtual time: when requests are due and sent, and how long users wait.
 
-#![allow(clippy::unwrap_used, reason = "a fault of the test ends it")]
-
-mod world;
-
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
@@ -12,7 +8,8 @@ use breme_base::Instant;
 use breme_load_plan::{Arrivals, OpenLoop, Pace, PaceStage, Settings, Shape, Target};
 use breme_load_result::LoadOutcome;
 use breme_node::ConnectError;
-use world::{Reply, Request, Then, World, ok, unruly};
+
+use crate::world::{Reply, Request, Then, World, ok, unruly};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);

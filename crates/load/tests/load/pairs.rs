@@ -1,9 +1,5 @@
 //! Pairs of sessions, checked in virtual time against scripted servers: one that is correct, and some that are not.
 
-#![allow(clippy::unwrap_used, reason = "a fault of the test ends it")]
-
-mod world;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -11,7 +7,8 @@ use breme_base::terminal::Style;
 use breme_load::render_text;
 use breme_load_plan::{OpenLoop, Scenarios, Settings, Target, Variables};
 use breme_load_result::{LoadOutcome, PairsSummary};
-use world::{Reply, Request, Then, World};
+
+use crate::world::{Reply, Request, Then, World};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 

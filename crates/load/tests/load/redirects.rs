@@ -1,14 +1,11 @@
 //! Redirects that users follow, in virtual time.
 
-#![allow(clippy::unwrap_used, reason = "a fault of the test ends it")]
-
-mod world;
-
 use std::time::Duration;
 
 use breme_load_plan::{OpenLoop, Settings, Target};
 use breme_load_result::{LoadOutcome, RedirectsSummary};
-use world::{Reply, Request, Then, World, address, ok};
+
+use crate::world::{Reply, Request, Then, World, address, ok};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 

@@ -1,15 +1,12 @@
 //! Scenarios of several steps against scripted servers, in virtual time.
 
-#![allow(clippy::unwrap_used, reason = "a fault of the test ends it")]
-
-mod world;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use breme_load_plan::{OpenLoop, Scenarios, Settings, Target, Variables};
 use breme_load_result::{LoadOutcome, StepSummary};
-use world::{Reply, Request, Then, World, ok, unruly};
+
+use crate::world::{Reply, Request, Then, World, ok, unruly};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);

@@ -1,10 +1,6 @@
 //! Stale responses and cache hits, counted in virtual time against scripted servers: some that return old versions at
 //! known times, and some that never do.
 
-#![allow(clippy::unwrap_used, reason = "a fault of the test ends it")]
-
-mod world;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -13,7 +9,8 @@ use breme_base::{Instant, Random};
 use breme_load::render_text;
 use breme_load_plan::{Scenarios, Settings, Target, Variables};
 use breme_load_result::{LoadOutcome, StalePageSummary};
-use world::{Reply, Request, World, ok};
+
+use crate::world::{Reply, Request, World, ok};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);

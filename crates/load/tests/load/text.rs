@@ -1,7 +1,5 @@
 //! The result as text: golden files of a run in virtual time.
 
-mod world;
-
 use std::time::Duration;
 
 use breme_base::terminal::Style;
@@ -9,7 +7,8 @@ use breme_load::{render_text, write_csv};
 use breme_load_plan::Settings;
 use breme_load_result::LoadOutcome;
 use breme_node::ConnectError;
-use world::{Reply, World, ok};
+
+use crate::world::{Reply, World, ok};
 
 /// A second with every kind of error, deterministic.
 fn outcome() -> LoadOutcome {
@@ -92,7 +91,7 @@ fn quantiles_that_few_samples_cannot_have_are_left_out() {
 #[test]
 fn a_run_in_which_all_checks_fail_says_so_first() {
     let settings = Settings { duration: Some(Duration::from_secs(1)), ..Settings::new("http://a/nothere") };
-    let not_found = |_: &world::Request| Reply {
+    let not_found = |_: &crate::world::Request| Reply {
         bytes: b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_vec(),
         ..Reply::default().after(Duration::from_millis(1))
     };
@@ -116,7 +115,9 @@ fn a_saturated_thread_makes_the_result_invalid_where_users_wait_for_it() {
         let mut world = World::new(settings(), 1, |_| ok("x").after(Duration::from_millis(10)));
         let plan = breme_load_plan::Plan::new(settings()).unwrap();
         let wall = breme_base::WallClock::starting_at(breme_base::UnixSeconds(0));
-        world.replace_run(breme_load::Run::new(plan, vec![vec![world::address(80)]], 1, wall).with_thread_cpu(cpu));
+        world.replace_run(
+            breme_load::Run::new(plan, vec![vec![crate::world::address(80)]], 1, wall).with_thread_cpu(cpu),
+        );
         world.called_late = held;
         world.finish()
     };
@@ -138,7 +139,9 @@ fn an_open_loop_is_judged_by_lateness_and_not_by_processor_time() {
         let mut world = World::new(settings(), 1, |_| ok("x").after(Duration::from_millis(1)));
         let plan = breme_load_plan::Plan::new(settings()).unwrap();
         let wall = breme_base::WallClock::starting_at(breme_base::UnixSeconds(0));
-        world.replace_run(breme_load::Run::new(plan, vec![vec![world::address(80)]], 1, wall).with_thread_cpu(busy));
+        world.replace_run(
+            breme_load::Run::new(plan, vec![vec![crate::world::address(80)]], 1, wall).with_thread_cpu(busy),
+        );
         world.stalls = Some((Duration::from_millis(20), stall));
         world.finish()
     };

@@ -1,15 +1,12 @@
 //! Servers with TLS behind a proxy: each connection begins with a tunnel. In virtual time; TLS is reduced to its
 //! outcome.
 
-#![allow(clippy::unwrap_used, reason = "what fails here is the test")]
-
-mod world;
-
 use std::time::Duration;
 
 use breme_load_plan::Settings;
 use breme_load_result::LoadOutcome;
-use world::{Reply, Request, Then, World, ok};
+
+use crate::world::{Reply, Request, Then, World, ok};
 
 const CONNECT: &str = "CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n";
 

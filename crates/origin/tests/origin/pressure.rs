@@ -1,9 +1,5 @@
 //! Evictions under connection pressure.
 
-#![allow(clippy::unwrap_used, reason = "what fails here is the test")]
-
-mod support;
-
 use std::time::Duration;
 
 use breme_base::Instant;
@@ -12,7 +8,8 @@ use breme_node::{
     Actions, Close, CloseReason, Node, PRESSURE_GRACE, PRESSURE_IDLE_TIMEOUT, PRESSURE_RATE_MIN, PRESSURE_TURN,
 };
 use breme_origin::{Settings, Site};
-use support::{Peer, lab, node, request, site};
+
+use crate::support::{Peer, lab, node, request, site};
 
 const NANOSECOND: Duration = Duration::from_nanos(1);
 const SECOND: Duration = Duration::from_secs(1);

@@ -1,9 +1,5 @@
 //! Replayed responses are indistinguishable from parsed ones, in bytes and in counters.
 
-#![allow(clippy::unwrap_used, reason = "what fails here is the test")]
-
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +8,8 @@ use breme_http::Limits;
 use breme_node::CloseReason;
 use breme_origin::{FileCacheLimits, MemoryRoot, Settings, Site, SiteCounts};
 use proptest::prelude::*;
-use support::{Peer, THEN_NS, TODAY, lab, request};
+
+use crate::support::{Peer, THEN_NS, TODAY, lab, request};
 
 /// The same site twice: one replays, the other parses everything.
 struct Twins {

@@ -1,15 +1,12 @@
 //! Requests in, bytes out: the node alone, without sockets or a clock.
 
-#![allow(clippy::unwrap_used, reason = "what fails here is the test")]
-
-mod support;
-
 use std::time::Duration;
 
 use breme_http::{Limits, RefusalReason, Version};
 use breme_node::{Close, CloseReason};
 use breme_origin::{MemoryRoot, Settings, Site, Visitors};
-use support::{Peer, Response, THEN_NS, fetch, lab, node, request, site};
+
+use crate::support::{Peer, Response, THEN_NS, fetch, lab, node, request, site};
 
 const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 
@@ -88,7 +85,7 @@ fn maps_paths_to_statuses() {
         assert_eq!(fetch(&site, "GET", target, &[]).status, status, "{target}");
     }
     let shown = Settings { hidden: true, ..Settings::default() };
-    assert_eq!(fetch(&support::site(shown, Some(files()), None), "GET", "/.secret", &[]).status, 200);
+    assert_eq!(fetch(&crate::support::site(shown, Some(files()), None), "GET", "/.secret", &[]).status, 200);
 }
 
 #[test]
@@ -526,7 +523,7 @@ fn pipelined_responses_are_ordered_and_batched() {
     assert_eq!(bodies, expected);
     // The same in turns of three.
     let limits = Limits { pipeline_depth_max: 3, ..Limits::default() };
-    let mut in_turns = Peer::new(&support::site(Settings { limits, ..lab() }, None, None));
+    let mut in_turns = Peer::new(&crate::support::site(Settings { limits, ..lab() }, None, None));
     in_turns.send(&all);
     assert_eq!(in_turns.output, peer.output);
 }

@@ -1,11 +1,8 @@
 //! The corpus of ways out of a site, against a real folder with links in it: the whole way from request to system call.
 
-#![allow(clippy::unwrap_used, reason = "what fails here is the test")]
-
 /// The adapter of the binary itself.
-#[path = "../../breme/src/site/folder.rs"]
+#[path = "../../../breme/src/site/folder.rs"]
 mod folder;
-mod support;
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -16,7 +13,8 @@ use std::time::{Duration, SystemTime};
 use breme_base::{UnixSeconds, WallClock};
 use breme_origin::{FileCacheLimits, Settings, Site};
 use folder::Folder;
-use support::{Peer, TODAY, fetch, request};
+
+use crate::support::{Peer, TODAY, fetch, request};
 
 fn site_of(folder: &Path, follow_links: bool, settings: Settings) -> Site {
     let root = Folder::open(folder, follow_links).unwrap();
@@ -27,7 +25,7 @@ fn site_of(folder: &Path, follow_links: bool, settings: Settings) -> Site {
 fn write_old(path: &Path, content: impl AsRef<[u8]>) {
     fs::write(path, content).unwrap();
     let file = fs::File::options().write(true).open(path).unwrap();
-    file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(support::THEN)).unwrap();
+    file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(crate::support::THEN)).unwrap();
 }
 
 fn folder() -> tempfile::TempDir {

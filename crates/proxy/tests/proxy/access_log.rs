@@ -1,9 +1,5 @@
 //! Name resolution and the access log.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
-
-mod support;
-
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,7 +14,8 @@ use breme_proxy::{
     AccessLog, ExchangeRecord, ForwardRules, Identity, Mode, Parts, Proxy, ProxyCounts, ProxyNode, Requester,
     Resolution, ResolveError, Resolver, Settings,
 };
-use support::{THEN, head, silent, upstream_at};
+
+use crate::support::{THEN, head, silent, upstream_at};
 
 const CLIENT: ConnectionId = ConnectionId::new(0, 0);
 const SERVER: ConnectionId = ConnectionId::new(1, 0);

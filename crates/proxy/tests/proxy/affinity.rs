@@ -1,9 +1,5 @@
 //! Session affinity: clients return to the upstream of their first response.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
-
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,8 +11,9 @@ use breme_node::{Accepted, Action, CloseReason, ConnectionId, ListenerId, Node};
 use breme_proxy::{Parts, Proxy};
 use breme_sim::Network;
 use breme_testkit::Script;
-use support::driven::Driven;
-use support::{Acts, Play, head, silent, text, upstream_at};
+
+use crate::support::driven::Driven;
+use crate::support::{Acts, Play, head, silent, text, upstream_at};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\nhello";

@@ -1,12 +1,9 @@
 //! NTLM and Negotiate authenticate a connection, not a request: what follows on it runs as the user who has logged in
 //! (RFC 4559, 6). So no other client's request follows. What may follow on which connection is in `node/reuse.rs`.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
-
-mod support;
-
 use breme_testkit::Script;
-use support::{Acts, Play, head, on_all_networks, text};
+
+use crate::support::{Acts, Play, head, on_all_networks, text};
 
 const PLAIN: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nDate: x\r\n\r\nok";

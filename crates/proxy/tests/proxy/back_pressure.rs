@@ -1,15 +1,12 @@
 //! Long bodies in both directions through little memory.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
-
-mod support;
-
 use std::time::Duration;
 
 use breme_sim::{AmountRange, Network};
 use breme_testkit::Script;
 use bytes::Bytes;
-use support::{Acts, Play, head, silent, text};
+
+use crate::support::{Acts, Play, head, silent, text};
 
 const BYTES: usize = 3 << 20;
 

@@ -1,9 +1,5 @@
 //! A proxy with a cache, byte for byte, in virtual time.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
-
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +10,8 @@ use breme_node::{Close, PRESSURE_TURN};
 use breme_proxy::{ProxyCounts, RequestOutcome, Settings};
 use breme_sim::{AmountRange, Network};
 use breme_testkit::{Ending, Script};
-use support::{Acts, Play, error_response, failure, head, later, silent, text};
+
+use crate::support::{Acts, Play, error_response, failure, head, later, silent, text};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
 const DATE: &str = "Date: Sun, 06 Nov 1994 08:49:37 GMT";

@@ -1,9 +1,6 @@
 //! The node on each driver: real sockets, small and large messages in both directions.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 #![allow(clippy::disallowed_types, reason = "here are real sockets")]
-
-mod support;
 
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
@@ -16,7 +13,8 @@ use breme_driver::{Clock, DriverHandle, DriverKind, DriverSettings, Listener, st
 use breme_node::Node;
 use breme_proxy::{Parts, Proxy, ProxyCounts, Settings};
 use breme_testkit::{Client, Script, Surroundings};
-use support::{Acts, ScriptedUpstream, head, silent, text, upstream_at};
+
+use crate::support::{Acts, ScriptedUpstream, head, silent, text, upstream_at};
 
 /// No passing test waits as long.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -38,7 +36,7 @@ fn play(kind: DriverKind, settings: Settings, clients: &[Script], upstream: &[Ac
     let (upstream_address, upstream_running) =
         serve(DriverKind::Events, 1, |_| ScriptedUpstream::new(upstream.to_vec()));
     let clock = Clock::start();
-    let parts = Parts::new(settings, WallClock::starting_at(breme_base::UnixSeconds(support::THEN)));
+    let parts = Parts::new(settings, WallClock::starting_at(breme_base::UnixSeconds(crate::support::THEN)));
     let group = Group::new(GroupSettings::default(), vec![upstream_at("up.example:80", upstream_address)]).unwrap();
     let proxy = Proxy::new(Parts { group: Some(Arc::new(group)), ..parts }).unwrap();
     let node = proxy.clone();
@@ -135,7 +133,7 @@ fn misses_on_all_shards_collapse() {
         let (upstream_address, upstream) = serve(DriverKind::Events, 1, |_| ScriptedUpstream::new(vec![acts.clone()]));
         let cache = Cache::new(breme_cache::CacheSettings::new(16 << 20)).unwrap();
         let group = Group::new(GroupSettings::default(), vec![upstream_at("up.example:80", upstream_address)]).unwrap();
-        let parts = Parts::new(silent(), WallClock::starting_at(breme_base::UnixSeconds(support::THEN)));
+        let parts = Parts::new(silent(), WallClock::starting_at(breme_base::UnixSeconds(crate::support::THEN)));
         let parts = Parts { group: Some(Arc::new(group)), cache: Some(cache.clone()), ..parts };
         let proxy = Proxy::new(parts).unwrap();
         let node = proxy.clone();
@@ -179,7 +177,7 @@ fn health_checks_on_every_driver() {
         let health = HealthSettings { path: "/health".to_owned(), ..HealthSettings::default() };
         let settings = GroupSettings { health: Some(health), ..GroupSettings::default() };
         let group = Arc::new(Group::new(settings, vec![upstream_at("up.example:80", address)]).unwrap());
-        let parts = Parts::new(silent(), WallClock::starting_at(breme_base::UnixSeconds(support::THEN)));
+        let parts = Parts::new(silent(), WallClock::starting_at(breme_base::UnixSeconds(crate::support::THEN)));
         let proxy = Proxy::new(Parts { group: Some(Arc::clone(&group)), ..parts }).unwrap();
         let (_, running) = serve(kind, 2, move |shard| proxy.node(shard));
         let clock = Clock::start();

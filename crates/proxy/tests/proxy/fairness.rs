@@ -1,9 +1,5 @@
 //! Fairness: how many responses one client gets before others have their turn.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
-
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,8 +9,9 @@ use breme_cache::{Cache, CacheSettings};
 use breme_http::Limits;
 use breme_node::{Accepted, Action, Connected, ConnectionId, ListenerId, Node, Received};
 use breme_proxy::{Parts, Proxy, Settings};
-use support::driven::Driven;
-use support::{THEN, head, silent, upstream_at};
+
+use crate::support::driven::Driven;
+use crate::support::{THEN, head, silent, upstream_at};
 
 const CLIENT: ConnectionId = ConnectionId::new(0, 0);
 const SERVER: ConnectionId = ConnectionId::new(1, 0);

@@ -1,9 +1,5 @@
 //! The forward proxy: absolute URLs, tunnels, forbidden targets.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
-
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +7,9 @@ use breme_base::{Instant, UnixSeconds, WallClock};
 use breme_node::{Accepted, Action, Connected, ConnectionId, ListenerId, Node};
 use breme_proxy::{ForwardRules, HostRule, Identity, Mode, Parts, Proxy, Settings};
 use breme_testkit::Script;
-use support::driven::Driven;
-use support::{Acts, Names, Play, THEN, error_response, head, loop_detected, on_all_networks, silent, text};
+
+use crate::support::driven::Driven;
+use crate::support::{Acts, Names, Play, THEN, error_response, head, loop_detected, on_all_networks, silent, text};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: x\r\n\r\nhello";

@@ -1,9 +1,5 @@
 //! Active health checks: their requests, and the effect of their results on client requests.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
-
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +10,8 @@ use breme_proxy::{Parts, Proxy, ProxyCounts, ProxyNode};
 use breme_sim::Network;
 use breme_testkit::Script;
 use bytes::Bytes;
-use support::{Acts, Play, failure, head, later, silent, upstream_at};
+
+use crate::support::{Acts, Play, failure, head, later, silent, upstream_at};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\nhello";

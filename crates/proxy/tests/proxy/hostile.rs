@@ -1,14 +1,11 @@
 //! Known vulnerabilities of proxies, and rejected requests.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
-
-mod support;
-
 use std::time::Duration;
 
 use breme_node::Close;
 use breme_testkit::{Ending, Script};
-use support::{Acts, Play, failure, head, on_all_networks, text};
+
+use crate::support::{Acts, Play, failure, head, on_all_networks, text};
 
 const SECOND: Duration = Duration::from_secs(1);
 const CANARY: &str = "GET /canary HTTP/1.1\r\nHost: a.example\r\n\r\n";

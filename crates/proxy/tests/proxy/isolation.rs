@@ -1,9 +1,5 @@
 //! Many clients and upstream connections on a lossy network: each client gets the responses to its own requests.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
-
-mod support;
-
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +14,8 @@ use breme_node::{
 };
 use breme_proxy::{Parts, Proxy};
 use breme_sim::{Network, Simulation, seeds};
-use support::{THEN, silent, upstream_at};
+
+use crate::support::{THEN, silent, upstream_at};
 
 const DATE: &[u8; 29] = b"Sun, 06 Nov 1994 08:49:37 GMT";
 const CLIENTS: u64 = 12;

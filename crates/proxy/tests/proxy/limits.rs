@@ -1,9 +1,5 @@
 //! Limits of each client, in virtual time.
 
-#![allow(clippy::unwrap_used, reason = "what fails here is the test")]
-
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +8,8 @@ use breme_base::{Instant, UnixSeconds, WallClock};
 use breme_node::{Accepted, Actions, ConnectionId, ListenerId, Node, Received, Shard, ShardId};
 use breme_proxy::{ClientLimits, Identity, Parts, Proxy, Settings};
 use breme_testkit::{Ending, Script};
-use support::{Acts, Play, error_response, head, later, silent, text, upstream_at};
+
+use crate::support::{Acts, Play, error_response, head, later, silent, text, upstream_at};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\nhello";

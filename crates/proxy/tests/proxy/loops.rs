@@ -1,13 +1,10 @@
 //! CDN-Loop (RFC 8586): appended for upstreams, recognised, and not removable by clients.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
-
-mod support;
-
 use breme_cache::Cache;
 use breme_proxy::{Identity, Settings};
 use breme_testkit::Script;
-use support::{Acts, Play, head, loop_detected, silent, text};
+
+use crate::support::{Acts, Play, head, loop_detected, silent, text};
 
 const OWN: &str = "CDN-Loop: edge.example; mark=cde2f3e1";
 const OTHERS: [&str; 2] = ["CDN-Loop: first.example; x=\"y\", b", "cdn-loop: c; mark=12345678"];

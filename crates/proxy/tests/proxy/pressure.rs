@@ -1,16 +1,13 @@
 //! Which clients are evicted under connection pressure, in virtual time.
 
-#![allow(clippy::unwrap_used, reason = "what fails here is the test")]
-
-mod support;
-
 use std::time::Duration;
 
 use breme_http::Limits;
 use breme_node::{Close, PRESSURE_IDLE_TIMEOUT, PRESSURE_TURN};
 use breme_proxy::Settings;
 use breme_testkit::{Ending, Script};
-use support::{Acts, Play, head, silent, text};
+
+use crate::support::{Acts, Play, head, silent, text};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: x\r\n\r\nhello";

@@ -1,9 +1,5 @@
 //! The queue for upstreams that are at their limit.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
-
-mod support;
-
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,8 +12,9 @@ use breme_node::{
 use breme_proxy::{ErrorPage, PageStatus, Parts, Proxy, QueueSettings, Settings};
 use breme_sim::{Network, Simulation, seeds};
 use breme_testkit::{Client, Script, Surroundings};
-use support::driven::Driven;
-use support::{Acts, Play, error_response, head, later, silent, text, upstream_at};
+
+use crate::support::driven::Driven;
+use crate::support::{Acts, Play, error_response, head, later, silent, text, upstream_at};
 
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\nhello";
 const SECOND: Duration = Duration::from_secs(1);
@@ -268,7 +265,8 @@ fn shards_share_the_queue() {
         let settings = GroupSettings { outstanding_max: 3, ..GroupSettings::default() };
         let list = vec![upstream_at("up0.example:80", simulation.address(slow))];
         let group = Arc::new(Group::new(settings, list).unwrap());
-        let parts = Parts::new(queueing(CLIENTS, SECOND * 600), WallClock::starting_at(UnixSeconds(support::THEN)));
+        let parts =
+            Parts::new(queueing(CLIENTS, SECOND * 600), WallClock::starting_at(UnixSeconds(crate::support::THEN)));
         let proxy = Proxy::new(Parts { group: Some(group), ..parts }).unwrap();
         let node = proxy.clone();
         let server = simulation.serve("proxy", 3, |shard| node.node(shard));

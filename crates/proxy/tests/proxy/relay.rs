@@ -1,10 +1,6 @@
 //! What clients and upstreams receive, byte for byte. Scripts run on a calm network, and on many that cut and delay the
 //! data anywhere: the bytes that arrive must be the same.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
-
-mod support;
-
 use std::time::Duration;
 
 use breme_base::Instant;
@@ -12,7 +8,8 @@ use breme_node::Close;
 use breme_proxy::{ErrorPage, ErrorPages, HostRule, Mode, PageStatus, RequestOutcome, Settings};
 use breme_sim::{AmountRange, Network};
 use breme_testkit::{Ending, Script};
-use support::{Acts, Play, check_on_all_networks, error_response, failure, head, later, silent, text};
+
+use crate::support::{Acts, Play, check_on_all_networks, error_response, failure, head, later, silent, text};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
 const OTHER: &str = "GET /other HTTP/1.1\r\nHost: a.example\r\n\r\n";

@@ -1,17 +1,14 @@
 //! Reloaded settings.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
-
-mod support;
-
 use std::sync::Arc;
 
 use breme_balance::{Group, GroupSettings};
 use breme_base::{Instant, UnixSeconds, WallClock};
 use breme_node::{Accepted, Action, Connected, ConnectionId, ListenerId, Node};
 use breme_proxy::{Identity, Parts, Proxy, Settings};
-use support::driven::Driven;
-use support::{silent, upstream_at};
+
+use crate::support::driven::Driven;
+use crate::support::{silent, upstream_at};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\nhello";

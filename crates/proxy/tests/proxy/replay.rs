@@ -1,14 +1,11 @@
 //! Repeated requests and responses: replayed ones equal the first, parsed ones.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
-
-mod support;
-
 use breme_base::Random;
 use breme_proxy::{HostRule, Mode, Settings};
 use breme_sim::Network;
 use breme_testkit::Script;
-use support::{Acts, Play, head, text};
+
+use crate::support::{Acts, Play, head, text};
 
 /// A proxy with all identity headers.
 fn with_identity(host: HostRule) -> Settings {

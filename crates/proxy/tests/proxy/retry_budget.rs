@@ -1,9 +1,5 @@
 //! The retry budget: a failing upstream does not get twice the requests of a working one.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
-
-mod support;
-
 use std::sync::Arc;
 
 use breme_balance::{Group, GroupSettings};
@@ -12,8 +8,9 @@ use breme_node::{
     Accepted, Action, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, ListenerId, Node,
 };
 use breme_proxy::{Parts, Proxy, Settings};
-use support::driven::Driven;
-use support::{THEN, silent, upstream_at};
+
+use crate::support::driven::Driven;
+use crate::support::{THEN, silent, upstream_at};
 
 const CLIENT: ConnectionId = ConnectionId::new(0, 0);
 const GET: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";

@@ -1,10 +1,6 @@
 //! Forwarding fields select a stored response only if they are forwarded, that is, from trusted clients; and then they
 //! do, whether the response names them in Vary or not.
 
-#![allow(clippy::unwrap_used, reason = "what fails here is the test")]
-
-mod support;
-
 use std::sync::Arc;
 
 use breme_balance::{Group, GroupSettings};
@@ -12,8 +8,9 @@ use breme_base::{Instant, UnixSeconds, WallClock};
 use breme_cache::Cache;
 use breme_node::{Accepted, Action, Connected, ConnectionId, ListenerId, Node};
 use breme_proxy::{Identity, Parts, Proxy, Settings};
-use support::driven::Driven;
-use support::{THEN, silent, upstream_at};
+
+use crate::support::driven::Driven;
+use crate::support::{THEN, silent, upstream_at};
 
 const PLAIN: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
 const SECURED: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\nX-Forwarded-Proto: https\r\n\r\n";

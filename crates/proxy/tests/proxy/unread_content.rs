@@ -1,13 +1,10 @@
 //! Upstreams that respond without reading a request's content, and parse that content as the next request: the response
 //! to it reaches no other client. What may follow on which connection is in `node/reuse.rs`.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
-
-mod support;
-
 use breme_sim::Network;
 use breme_testkit::Script;
-use support::{Acts, Play, head, text};
+
+use crate::support::{Acts, Play, head, text};
 
 const SMUGGLED: &str = "GET /poison HTTP/1.1\r\nHost: a.example\r\n\r\n";
 const VICTIM: &str = "GET /victim HTTP/1.1\r\nHost: a.example\r\n\r\n";

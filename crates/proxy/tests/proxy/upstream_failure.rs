@@ -1,10 +1,6 @@
 //! An upstream accepts a request and does not respond, while clients on many shards wait for the response: it gets at
 //! most two requests, however late each shard learns of the failure.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
-
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +11,8 @@ use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Rece
 use breme_proxy::{Parts, Proxy};
 use breme_sim::{DurationRange, Network, Simulation, seeds};
 use breme_testkit::{Client, Script, Surroundings};
-use support::{THEN, failure, silent, text, upstream_at};
+
+use crate::support::{THEN, failure, silent, text, upstream_at};
 
 const CLIENTS: usize = 24;
 const SHARDS: usize = 6;

@@ -1,7 +1,5 @@
 //! The context of the tests' plans: the flags of a server, and a folder of files held in memory.
 
-#![allow(dead_code, reason = "each test uses a part of it")]
-
 use breme_experiment::plan::{Diagnostics, Flag, Plan, Role, RoleReset, Roles, Surroundings};
 use breme_experiment::trial::ResetAction;
 

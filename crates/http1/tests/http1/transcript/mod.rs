@@ -2,7 +2,7 @@
 //!
 //! Shared by the tests and the fuzz targets, so that a test can replay what a fuzz target finds.
 
-#![allow(dead_code, reason = "each test binary uses a part of it")]
+#![allow(dead_code, reason = "each fuzz target uses a part of it")]
 
 use breme_http::{Field, FieldBlock, Framing, Limits, Method, RequestHead, Target};
 use breme_http1::{

@@ -1,9 +1,6 @@
 //! A scripted server and a driver without sockets: the node's actions are carried out in virtual time, so that every
 //! instant of a test is known in advance.
 
-#![allow(dead_code, reason = "each test file uses a part of it")]
-#![allow(clippy::unwrap_used, reason = "a fault of the world ends the test")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;

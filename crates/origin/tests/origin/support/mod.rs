@@ -1,6 +1,4 @@
 //! A driver in memory: one connection to one node, whole or byte by byte, in virtual time.
-#![allow(dead_code, reason = "each test binary uses a part of it")]
-#![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;

@@ -1,6 +1,4 @@
 //! Scripted clients and upstreams around a proxy, in virtual time.
-#![allow(dead_code, reason = "each test binary uses a part of it")]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
 pub mod driven;
 mod meter;
