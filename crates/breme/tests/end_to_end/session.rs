@@ -1,7 +1,7 @@
 //! Sessions as a program: one node and its restart; clusters whose nodes are killed; an unavailable engine.
 
 use crate::admin::metrics;
-use crate::harness::{Signal, wait_until};
+use crate::harness::{Signal, get, wait_until};
 use crate::nats_servers::NatsServers;
 use crate::session_cluster::{Cluster, User, add_everywhere, text, until_served};
 
@@ -157,6 +157,16 @@ fn several_nodes_in_a_process_share_sessions() {
 }
 
 #[test]
+fn clients_are_accepted_when_all_nodes_have_joined() {
+    let servers = NatsServers::start();
+    let cluster = Cluster::start(&["--engine", &servers.addresses()], 3);
+    for node in &cluster.nodes {
+        assert_eq!(get(node.admin.unwrap(), "/ready").status, 200);
+    }
+    cluster.end();
+}
+
+#[test]
 fn a_killed_owner_takes_no_pair_with_it() {
     let servers = NatsServers::start();
     let cluster = Cluster::start(&["--engine", &servers.addresses(), "--route", "forward"], 4);
@@ -199,7 +209,7 @@ fn without_its_engine_a_node_refuses_and_recovers() {
     let answer = user.send(cluster.address(), "GET", "/session?name=b&value=2", "");
     assert_eq!(answer.status, 503);
     assert!(answer.field("retry-after").is_some());
-    let ready = || crate::harness::get(cluster.site.admin.unwrap(), "/ready").status;
+    let ready = || get(cluster.site.admin.unwrap(), "/ready").status;
     wait_until("the node seems ready without its engine", || ready() == 503);
     servers.start_again(0);
     servers.start_again(1);
@@ -232,7 +242,7 @@ fn relative_paths_are_those_of_the_command() {
         entry.unwrap().file_name().to_string_lossy().starts_with("breme-session-")
     };
     assert!(std::fs::read_dir(temporary.path()).unwrap().all(only_configuration), "no key is created there");
-    let ready = || crate::harness::get(cluster.site.admin.unwrap(), "/ready").status;
+    let ready = || get(cluster.site.admin.unwrap(), "/ready").status;
     wait_until("the cluster does not become ready", || ready() == 200);
     cluster.end();
     assert_eq!(std::fs::read_dir(temporary.path()).unwrap().count(), 0);

@@ -18,7 +18,9 @@ pub(crate) struct Cluster {
 
 pub(crate) struct Node {
     pub(crate) address: SocketAddr,
+    /// If it is a process of its own.
     process: Option<i32>,
+    pub(crate) admin: Option<SocketAddr>,
 }
 
 impl Cluster {
@@ -68,8 +70,10 @@ impl Node {
     fn from_line(line: &str) -> Self {
         let mut parts = line.split(", ");
         let address = parts.next().and_then(|part| part.split("://").nth(1)).and_then(|text| text.parse().ok());
-        let process = parts.find_map(|part| part.strip_prefix("process ")?.parse().ok());
-        Self { address: address.unwrap_or_else(|| panic!("printed {line:?}")), process }
+        let process = parts.next().and_then(|part| part.strip_prefix("process ")?.parse().ok());
+        let metrics = parts.next().and_then(|part| part.strip_prefix("metrics on http://"));
+        let admin = metrics.and_then(|text| text.strip_suffix("/metrics")?.parse().ok());
+        Self { address: address.unwrap_or_else(|| panic!("printed {line:?}")), process, admin }
     }
 
     fn process(&self) -> Pid {

@@ -1,5 +1,7 @@
 //! What is in front of the nodes: the director and the admin server, until the cluster is to end.
 
+use std::time::Duration;
+
 use breme_admin::{Admin, AdminListener, Readiness};
 use breme_command::failure::Failure;
 use breme_command::server::announce;
@@ -7,9 +9,10 @@ use breme_command::server::application::ending;
 use breme_driver::Clock;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::super::arguments::SessionArgs;
-use super::director::Director;
+use super::director::{Director, is_true};
 use super::hangups::Hangups;
 use super::node_place::{NodePlace, announce_nodes};
 
@@ -22,6 +25,19 @@ pub(super) fn end_signal(readiness: Readiness) -> Result<watch::Receiver<bool>, 
         let _ = ends.send(true);
     });
     Ok(is_ending)
+}
+
+/// How long the nodes of a new cluster may take to join it before clients are accepted.
+const JOIN_TIME: Duration = Duration::from_secs(10);
+
+/// Waits for the nodes, so that no client's first request does. Ends with the cluster.
+pub(super) async fn wait_for_nodes(joined: impl Future, is_ending: watch::Receiver<bool>) {
+    tokio::select! {
+        joined = timeout(JOIN_TIME, joined) => if joined.is_err() {
+            breme_base::error_line!("breme session: some nodes have not joined the cluster yet; requests to them wait");
+        },
+        () = is_true(is_ending) => {}
+    }
 }
 
 /// The director's inputs.

@@ -28,7 +28,7 @@ use super::super::metrics::registry;
 use super::super::secrets::{cookie_keys, random_secret};
 use super::super::supervisor::{Exit, secrets_line};
 use super::director::is_true;
-use super::front::{Front, end_signal};
+use super::front::{Front, end_signal, wait_for_nodes};
 use super::hangups::Hangups;
 use super::node_place::{NodePlace, node_name};
 use super::program::{News, Program, cannot_start};
@@ -100,7 +100,8 @@ pub(crate) async fn serve_processes(args: &SessionArgs, count: usize, configurat
     drop(Tls::from_flags(ROLE, &args.tls, &[])?);
     let names = (1..=count).map(node_name).collect::<Result<Vec<_>, _>>()?;
     let starting = names.into_iter().zip(&places).map(|(name, place)| family.start(name, place));
-    let members = try_join_all(starting).await?;
+    let mut members = try_join_all(starting).await?;
+    wait_for_nodes(join_all(members.iter_mut().map(Member::joined)), is_ending.clone()).await;
     let nodes: Vec<_> = members.iter().map(Member::node_place).collect();
     let mut registry = registry(process, Maintenance::default(), Vec::new());
     registry.sub_registry_with_prefix("breme").register_collector(Box::new(ProcessCounts(counts)));
@@ -180,6 +181,15 @@ impl<'a> Family<'a> {
 impl Member<'_> {
     fn node_place(&self) -> NodePlace {
         NodePlace { name: self.name, place: self.place.clone(), process: self.program.pid(), admin: self.admin }
+    }
+
+    /// Waits until the node serves sessions, or its process has exited; [`Member::keep`] restarts it.
+    async fn joined(&mut self) {
+        while !self.family.ready.borrow().contains(&self.name)
+            && let News::IsReady(is_ready) = self.program.news().await
+        {
+            self.family.note_readiness(self.name, is_ready);
+        }
     }
 
     /// Passes on exits of other processes and SIGHUP, and restarts this one when it exits, until the cluster ends.

@@ -14,7 +14,7 @@ use super::super::host::{Ending, Host, NodeProperties, maintain, transformer};
 use super::super::metrics::registry;
 use super::super::secrets::{self, Secrets};
 use super::director::is_true;
-use super::front::{Front, end_signal};
+use super::front::{Front, end_signal, wait_for_nodes};
 use super::hangups::Hangups;
 use super::node_place::{NodePlace, node_name};
 
@@ -48,6 +48,7 @@ pub(crate) async fn serve_together(args: &SessionArgs, count: usize) -> Result<(
     let nodes = hosts.iter().map(|host| host.node().clone()).collect();
     let registry = registry(process, maintain(tls, None)?, nodes);
     let is_ending = end_signal(readiness.clone())?;
+    wait_for_nodes(join_all(hosts.iter().map(|host| host.node().joined())), is_ending.clone()).await;
     let places: Vec<_> = hosts.iter().filter_map(NodePlace::from_host).collect();
     let (stop_nodes, nodes_stop) = watch::channel(false);
     let serving = hosts.into_iter().map(|host| {
