@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `arguments` | the flags |
 //! | `settings` | converts the flags; rejects unsafe combinations |
-//! | `upkeep` | `backup`, `verify`, `export`, `import`, `user`, `token` |
+//! | `upkeep` | `backup`, `verify`, `export`, `import`, `erase`, `user`, `token` |
 //! | `metrics` | metrics at `--admin` |
 
 mod arguments;

@@ -6,10 +6,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use serde_json::Value;
 
+use crate::erasure::{EraseError, Target};
 use crate::error::{DatabaseError, WriteError};
 use crate::name::Name;
 use crate::operation::{OperationQueue, Writes};
-use crate::page::{AttachmentInfo, Change, Committed, Found, Match, Page, Revision, Write};
+use crate::page::{AttachmentInfo, Change, Committed, Found, Match, Millis, Page, Revision, Write};
 
 /// Pages with their history, searches, attachments, and the queues of purges.
 #[async_trait]
@@ -100,6 +101,16 @@ pub trait Database: Send + Sync {
     /// on a blocking thread, while earlier ones are executed.
     async fn import(&self, writes: Writes) -> Result<u64, DatabaseError> {
         self.queue()?.import(writes).await
+    }
+
+    /// Erases all targets for good, or none if one of them cannot be erased. Of a revision its place in the history
+    /// remains, of a page or an attachment the last change. Returns other places at which the same bytes are attached or
+    /// kept, at most [`OTHER_PLACES_MAX`](crate::OTHER_PLACES_MAX). To erase again what was erased changes nothing.
+    ///
+    /// SQLite then rewrites its file, so that nothing of the targets remains in it; writes wait meanwhile. In PostgreSQL
+    /// the dead rows remain until `VACUUM`.
+    async fn erase(&self, targets: &[Target], time: Millis) -> Result<Vec<Target>, EraseError> {
+        self.queue()?.erase(targets, time).await
     }
 
     /// Queues a surrogate key for all edges.

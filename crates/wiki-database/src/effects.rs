@@ -46,6 +46,12 @@ impl Effects {
         Committed { revision: state.revision, sequence, created: false, changed, list_changed: false }
     }
 
+    /// Adds a page of which something was erased.
+    pub(crate) fn erased(&mut self, page: &Name) {
+        self.pages.insert(page.clone());
+        self.changes_made = true;
+    }
+
     /// Adds a key to purge without a write.
     pub(crate) fn purge(&mut self, key: &str) {
         self.keys.insert(key.to_owned());

@@ -6,6 +6,7 @@
 //! | [`name`] | names of pages: normalised, safe in paths and file names |
 //! | [`page`] | pages, revisions, changes: the types of the database |
 //! | [`sqlite`], [`postgres`] | the engines |
+//! | `erasure` | what can be erased for good |
 //! | [`keys`] | the surrogate keys of the wiki's responses, which a write queues for the caches |
 //! | `operation`, `prepared_write`, `effects` | of both engines: the queue of writes; what a write needs and causes |
 //! | `database`, `error`, `results` | the trait and its errors; of both engines: the form and the limits of results |
@@ -19,6 +20,7 @@
 mod database;
 pub mod digest;
 mod effects;
+mod erasure;
 mod error;
 mod inversion;
 pub mod keys;
@@ -37,6 +39,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use self::database::Database;
+pub use self::erasure::{EraseError, OTHER_PLACES_MAX, Target, TargetError, TargetPart};
 pub use self::error::{DatabaseError, WriteError};
 pub use self::keys::PURGES_QUEUED_MAX;
 pub use self::operation::Writes;
@@ -74,32 +77,33 @@ pub async fn open_to_read(target: &str) -> Result<Arc<dyn Database>, DatabaseErr
     Ok(Arc::new(SqliteDatabase::open_to_read(Path::new(target))?))
 }
 
-/// Opens the database that `target` names to change values (accounts, tokens), even while a wiki uses it.
+/// Opens the database that `target` names for what may be done even while a wiki uses it: to change values (accounts,
+/// tokens), and to erase.
 ///
 /// # Errors
 ///
 /// It cannot be used; see the errors of the engine.
-pub async fn open_for_values(target: &str) -> Result<Arc<dyn Database>, DatabaseError> {
+pub async fn open_for_upkeep(target: &str) -> Result<Arc<dyn Database>, DatabaseError> {
     match open(target).await {
         // A wiki uses the file.
         Err(error) if error.is_temporary => {
-            let database = SqliteDatabase::open_for_values(Path::new(target)).map_err(|_| error)?;
+            let database = SqliteDatabase::open_for_upkeep(Path::new(target)).map_err(|_| error)?;
             Ok(Arc::new(database))
         }
         opened => opened,
     }
 }
 
-/// As [`open_for_values`], but creates no SQLite file.
+/// As [`open_for_upkeep`], but creates no SQLite file.
 ///
 /// # Errors
 ///
-/// The file does not exist, or those of [`open_for_values`].
-pub async fn open_for_values_of_existing(target: &str) -> Result<Arc<dyn Database>, DatabaseError> {
+/// The file does not exist, or those of [`open_for_upkeep`].
+pub async fn open_for_upkeep_of_existing(target: &str) -> Result<Arc<dyn Database>, DatabaseError> {
     if !is_postgres(target) {
         check_exists(Path::new(target))?;
     }
-    open_for_values(target).await
+    open_for_upkeep(target).await
 }
 
 fn check_exists(file: &Path) -> Result<(), DatabaseError> {

@@ -3,9 +3,10 @@
 use tokio::sync::{mpsc, oneshot};
 
 use super::prepared_write::{Prepared, Texts};
+use crate::erasure::{EraseError, Target};
 use crate::error::{DatabaseError, WriteError};
 use crate::inversion::Inversion;
-use crate::page::{Committed, Condition, Write, WriteAction};
+use crate::page::{Committed, Condition, Millis, Write, WriteAction};
 use crate::postings::Postings;
 
 /// Limit of the operations queued for the next transaction; further ones wait.
@@ -44,12 +45,15 @@ pub(crate) enum Operation {
     Purge(String),
     Purged { edge: String, through: u64 },
     SetValue { key: String, expected: Option<Option<String>>, value: Option<String> },
+    Erase { targets: Vec<Target>, time: Millis },
 }
 
 #[derive(Debug)]
 pub(crate) enum OperationOutcome {
     Committed(Committed),
     Imported(u64),
+    /// Other places of the erased bytes.
+    Erased(Result<Vec<Target>, EraseError>),
     /// Whether the operation changed anything.
     Done(bool),
 }
@@ -68,7 +72,7 @@ impl Operation {
         match self {
             Self::Write(prepared) => prepared.bytes(),
             Self::Import(import) => import.writes.iter().map(Prepared::bytes).sum(),
-            Self::SetEdges(_) | Self::Purge(_) | Self::Purged { .. } | Self::SetValue { .. } => 0,
+            Self::SetEdges(_) | Self::Purge(_) | Self::Purged { .. } | Self::SetValue { .. } | Self::Erase { .. } => 0,
         }
     }
 }
@@ -101,6 +105,11 @@ impl OperationQueue {
     /// See [`Database::import`](crate::Database::import).
     pub(crate) async fn import(&self, writes: Writes) -> Result<u64, DatabaseError> {
         in_chunks(writes, self.texts, |chunk| async { self.change(Operation::Import(chunk)).await?.imported() }).await
+    }
+
+    /// See [`Database::erase`](crate::Database::erase).
+    pub(crate) async fn erase(&self, targets: &[Target], time: Millis) -> Result<Vec<Target>, EraseError> {
+        self.change(Operation::Erase { targets: targets.to_vec(), time }).await?.erased()?
     }
 
     /// See [`Database::queue_purge`](crate::Database::queue_purge).
@@ -157,6 +166,10 @@ impl OperationOutcome {
 
     fn imported(self) -> Result<u64, DatabaseError> {
         if let Self::Imported(count) = self { Ok(count) } else { Err(self.unexpected()) }
+    }
+
+    fn erased(self) -> Result<Result<Vec<Target>, EraseError>, DatabaseError> {
+        if let Self::Erased(erased) = self { Ok(erased) } else { Err(self.unexpected()) }
     }
 
     fn done(self) -> Result<bool, DatabaseError> {

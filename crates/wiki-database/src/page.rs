@@ -70,6 +70,10 @@ pub struct Change {
     pub comment: String,
     /// Bytes of text, or of the attachment, after the change.
     pub bytes: u64,
+    /// When the contents of the revision, with its author and comment, were erased for good; of a change to an
+    /// attachment, the earlier version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub erased: Option<Millis>,
     /// The attachment that was changed; `None` for a revision of the page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<FileChange>,
@@ -117,7 +121,7 @@ impl ChangeKind {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Revision {
     pub change: Change,
-    /// `None` for a deletion.
+    /// `None` for a deletion, and if it was erased.
     pub content: Option<Content>,
 }
 

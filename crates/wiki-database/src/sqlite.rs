@@ -35,18 +35,21 @@ use parking_lot::Mutex;
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 use tokio::sync::Semaphore;
+use tokio::task::JoinError;
 
 use self::backlog::Backlog;
 use self::cache::Pages;
 use self::connection::{
     LOG_BYTES_MAX, LOG_PAGES_MAX, WRITER_CACHE_KIB, connect, create_private, database_error, failure, make_durable,
+    rewrite,
 };
 use self::writer::Writer;
 use crate::database::Database;
+use crate::erasure::{EraseError, Target};
 use crate::error::DatabaseError;
 use crate::name::Name;
 use crate::operation::OperationQueue;
-use crate::page::{AttachmentInfo, Change, Found, Match, Page, Revision};
+use crate::page::{AttachmentInfo, Change, Found, Match, Millis, Page, Revision};
 use crate::results::{bounded, without_excerpts};
 use crate::words::{TextQuery, TitleQuery};
 
@@ -123,13 +126,13 @@ impl SqliteDatabase {
         Ok(Self { writer: None, readers, pages: Arc::new(Pages::new(0)), _lock: None })
     }
 
-    /// Opens an existing file to change values (accounts, tokens), even while a wiki uses it: values are never cached,
-    /// and SQLite serialises writers.
+    /// Opens an existing file to change values (accounts, tokens) or to erase, even while a wiki uses it: it caches
+    /// neither values nor anything that can be erased, and SQLite serialises writers.
     ///
     /// # Errors
     ///
     /// The file does not exist, is not the wiki's, or has another version.
-    pub(crate) fn open_for_values(path: &Path) -> Result<Self, DatabaseError> {
+    pub(crate) fn open_for_upkeep(path: &Path) -> Result<Self, DatabaseError> {
         let mut database = Self::open_to_read(path)?;
         let connection = connect(path, OpenFlags::empty())?;
         make_durable(&connection).map_err(|error| failure("open the database", path, &error))?;
@@ -371,6 +374,14 @@ impl Database for SqliteDatabase {
     async fn attachment(&self, name: &Name, file: &Name) -> Result<Option<(AttachmentInfo, Bytes)>, DatabaseError> {
         let (name, file) = (name.clone(), file.clone());
         self.read("read an attachment", move |connection| read::attachment(connection, &name, &file)).await
+    }
+
+    async fn erase(&self, targets: &[Target], time: Millis) -> Result<Vec<Target>, EraseError> {
+        let others = self.queue()?.erase(targets, time).await?;
+        let path = self.readers.path.clone();
+        let ended = |error: JoinError| Err(DatabaseError::temporary("rewrite the file", &error.to_string()));
+        tokio::task::spawn_blocking(move || rewrite(&path)).await.unwrap_or_else(ended)?;
+        Ok(others)
     }
 
     async fn queued_purges(&self, edge: &str, limit: usize) -> Result<Vec<(u64, String)>, DatabaseError> {

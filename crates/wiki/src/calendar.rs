@@ -5,7 +5,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use breme_base::{CalendarTime, UnixSeconds};
 use breme_wiki_database::page::Millis;
 
-pub(crate) fn now() -> Millis {
+/// The current instant.
+#[must_use]
+pub fn now() -> Millis {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
 }

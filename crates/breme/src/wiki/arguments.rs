@@ -11,6 +11,7 @@ use breme_command::units;
 use breme_driver::Address;
 use breme_wiki::accounts::Scope;
 use breme_wiki::lab::PageBytes;
+use breme_wiki_database::Target;
 use clap::{Command, Subcommand, ValueEnum};
 
 /// The name of the command.
@@ -221,6 +222,18 @@ pub enum UpkeepAction {
         /// Folder to read
         #[arg(value_name = "DIR")]
         folder: PathBuf,
+    },
+    /// Erase earlier revisions and versions, or deleted pages and files, for good.
+    ///
+    /// Nothing is erased if one of them cannot be. A page or file that is not deleted, and the current text of a page,
+    /// are not erased. The history shows what was erased, and when. A SQLite file is then rewritten, which takes free
+    /// space of twice its size; pages can be read meanwhile, but not changed.
+    Erase {
+        #[command(flatten)]
+        database: DatabaseArgs,
+        /// What to erase, as in its address: NAME, NAME/revisions/N, NAME/files/FILE or NAME/files/FILE/versions/N
+        #[arg(value_name = "WHAT", required = true)]
+        targets: Vec<Target>,
     },
     /// Add, remove or list accounts, or set a password.
     #[command(subcommand)]

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use breme_base::{error_line, output_line, plural};
 use breme_command::failure::{AGAINST, Failure};
 use breme_wiki::accounts::{self, AccountError};
-use breme_wiki::calendar::rfc3339;
+use breme_wiki::calendar::{now, rfc3339};
 use breme_wiki::folder::{Copied, export, import};
 use breme_wiki_database::name::Name;
 use breme_wiki_database::{
-    Database, DatabaseError, backup, open, open_for_values, open_for_values_of_existing, open_to_read,
+    Database, DatabaseError, backup, open, open_for_upkeep, open_for_upkeep_of_existing, open_to_read,
 };
 
 use super::arguments::{DatabaseArgs, TokenAction, UpkeepAction, UserAction};
@@ -52,6 +52,14 @@ pub(super) async fn carry_out(action: &UpkeepAction) -> Result<ExitCode, Failure
             let copied = import(&*database, folder).await.map_err(Failure::run)?;
             report("imported", copied);
         }
+        UpkeepAction::Erase { database, targets } => {
+            let others = existing(database).await?.erase(targets, now()).await.map_err(Failure::run)?;
+            targets.iter().for_each(|target| output_line!("erased {target}"));
+            if !others.is_empty() {
+                let others: Vec<String> = others.iter().map(ToString::to_string).collect();
+                return Err(Failure::run(format!("the same bytes remain as {}; erase them too", others.join(", "))));
+            }
+        }
         UpkeepAction::User(action) => user(action).await?,
         UpkeepAction::Token(action) => token(action).await?,
     }
@@ -73,10 +81,10 @@ fn account_failure(error: AccountError) -> Failure {
     }
 }
 
-/// The database of an existing wiki, to change values: a mistyped name creates no file. Only the first account may come
-/// before the wiki.
+/// The database of an existing wiki, to change values or to erase: a mistyped name creates no file. Only the first
+/// account may come before the wiki.
 async fn existing(database: &DatabaseArgs) -> Result<Arc<dyn Database>, Failure> {
-    open_for_values_of_existing(&database.database).await.map_err(Failure::run)
+    open_for_upkeep_of_existing(&database.database).await.map_err(Failure::run)
 }
 
 async fn user(action: &UserAction) -> Result<(), Failure> {
@@ -84,7 +92,7 @@ async fn user(action: &UserAction) -> Result<(), Failure> {
         UserAction::Add { name: text, scope, password_stdin, database } => {
             // The database is locked until it is closed: a person who types the password may take a while.
             let (name, (password, is_new)) = (name(text)?, password(*password_stdin)?);
-            let database = open_for_values(&database.database).await.map_err(Failure::run)?;
+            let database = open_for_upkeep(&database.database).await.map_err(Failure::run)?;
             accounts::add_user(&*database, &name, &password, (*scope).into()).await.map_err(account_failure)?;
             show(&format!("added the account {name}"), &password, is_new);
         }

@@ -129,6 +129,76 @@ fn upkeep_copies_checks_and_moves_pages() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("a:b.md"));
 }
 
+/// What was pasted by mistake leaves the running wiki, the cache in front of it and the files of the database.
+#[test]
+fn erased_texts_and_files_are_nowhere_any_more() {
+    const SECRETS: [&str; 2] = ["hunter2", "passport"];
+    let cached = Cached::start(&[]);
+    let (direct, through, database) = (cached.wiki.site.address, cached.proxy.address, cached.wiki.database());
+    for text in ["castle", "castle hunter2", "castle tower"] {
+        put(direct, "A", text);
+    }
+    put(direct, "B", "hunter2");
+    for bytes in ["passport", "map"] {
+        send(direct, "PUT", "/wiki/A/files/f.txt", &[], bytes);
+    }
+    let files = send(direct, "GET", "/wiki/A/files/f.txt/history", &["Accept: application/json"], "");
+    let files: Value = serde_json::from_slice(&files.content).unwrap();
+    let version = format!("A/files/f.txt/versions/{}", files["changes"][0]["sequence"]);
+    let read = |path: &str| {
+        let answer = send(through, "GET", path, &["Accept: text/html"], "");
+        (answer.status, String::from_utf8(answer.content).unwrap())
+    };
+    let shown = ["/wiki/A/revisions/2", "/wiki/A/diff?from=1&to=2", "/wiki/B/revisions/1", &format!("/wiki/{version}")];
+    for path in shown {
+        assert!(SECRETS.iter().any(|secret| read(path).1.contains(secret)), "{path}");
+    }
+    assert!(cached.hits() > 0, "the cache has them");
+    let folder = cached.wiki.folder.path();
+    let is_stored = |secret: &str| {
+        let mut files = fs::read_dir(folder).unwrap().map(|entry| fs::read(entry.unwrap().path()).unwrap());
+        files.any(|bytes| String::from_utf8_lossy(&bytes).contains(secret))
+    };
+    assert!(SECRETS.iter().all(|secret| is_stored(secret)));
+
+    let erase = |what: &[&str]| wiki_command(&[&["erase", "--database", &database], what].concat());
+    for (what, status, problem) in [
+        ("B", 1, "breme wiki: B is not deleted: delete the page first, then erase it"),
+        ("A/revisions/3", 1, "A/revisions/3 is the current text"),
+        ("A/revisions/9", 1, "there is no A/revisions/9"),
+        ("A/history", 2, "write NAME, NAME/revisions/N"),
+    ] {
+        let refused = erase(&["A/revisions/1", what]);
+        let stderr = String::from_utf8_lossy(&refused.stderr);
+        assert!(refused.status.code() == Some(status) && stderr.contains(problem), "{what}: {stderr}");
+        assert_eq!(read("/wiki/A/revisions/1").0, 200, "nothing was erased");
+    }
+    assert_eq!(send(direct, "DELETE", "/wiki/B", &[], "").status, 204);
+    let erased = erase(&["A/revisions/2", &version, "B"]);
+    let expected = format!("erased A/revisions/2\nerased {version}\nerased B\n");
+    assert_eq!((erased.status.code(), String::from_utf8(erased.stdout).unwrap()), (Some(0), expected));
+
+    wait_until("the purges do not arrive", || shown.iter().all(|path| read(path).0 >= 400));
+    assert_eq!(shown.map(|path| read(path).0), [410, 410, 404, 404]);
+    let lists = ["/wiki/A", "/wiki/A/history", "/wiki/B", "/wiki/B/history", "/recent", "/recent.atom"];
+    let searches = SECRETS.map(|secret| format!("/search?q={secret}&format=json"));
+    for address in [direct, through] {
+        for path in shown.into_iter().chain(lists).chain(searches.iter().map(String::as_str)) {
+            let answer = send(address, "GET", path, &["Accept: text/html"], "");
+            let text = String::from_utf8(answer.content).unwrap();
+            assert!(!SECRETS.iter().any(|secret| text.contains(secret)), "{path}: {text}");
+        }
+    }
+    for secret in SECRETS {
+        assert!(!is_stored(secret), "{secret}");
+    }
+    assert!(upkeep(&["verify", "--database", &database]).contains("no faults"));
+    // The wiki goes on where it was.
+    assert_eq!(markdown(through, "A"), "castle tower");
+    let stored: Value = serde_json::from_slice(&put(direct, "B", "new").content).unwrap();
+    assert_eq!(stored["revision"], 3);
+}
+
 #[test]
 fn others_may_change_nothing_without_accounts() {
     let folder = tempfile::tempdir().unwrap();

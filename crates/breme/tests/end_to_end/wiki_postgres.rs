@@ -48,6 +48,10 @@ fn a_wiki_over_postgres_outlives_its_program() {
 
     assert_eq!(send(address, "PUT", "/wiki/A/files/plan.bin", &[], "bytes\r\n").status, 201);
 
+    assert_eq!(upkeep(&["erase", "--database", &url, "Žale/revisions/1"]), "erased Žale/revisions/1\n");
+    assert_eq!(send(address, "GET", "/wiki/%C5%BDale/revisions/1", &[], "").status, 410);
+    assert_eq!(markdown(address, "%C5%BDale"), "one\n2\n3\n");
+
     let printed = upkeep(&["user", "add", "Ana", "--database", &url]);
     let password = printed.lines().find_map(|line| line.strip_prefix("password: ")).unwrap().to_owned();
     wait_until("the account has no effect", || send(address, "PUT", "/wiki/B", &[], "x").status == 401);

@@ -4,6 +4,8 @@
 //! commit. So the sequences of changes and of purges match the order of commits, and no two transactions wait for each
 //! other's rows.
 
+mod erase;
+
 use deadpool_postgres::Transaction;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -64,6 +66,7 @@ impl<'a> Batch<'a> {
                 let expected = expected.as_ref().map(|expected| expected.as_deref());
                 Ok(OperationOutcome::Done(self.set_value(key, expected, value.as_deref()).await?))
             }
+            Operation::Erase { targets, time } => Ok(OperationOutcome::Erased(self.erase(targets, *time).await?)),
         })
     }
 
@@ -360,12 +363,17 @@ impl<'a> Batch<'a> {
             let (sequence, digest): (i64, String) = (old.get(0), old.get(1));
             let sql = "UPDATE wiki.file_changes SET former_digest = NULL WHERE sequence = $1";
             self.execute(sql, &[&sequence]).await?;
-            let sql = "DELETE FROM wiki.blobs WHERE digest = $1
-                       AND NOT EXISTS (SELECT FROM wiki.attachments a WHERE a.digest = $1)
-                       AND NOT EXISTS (SELECT FROM wiki.file_changes f WHERE f.former_digest = $1)";
-            self.execute(sql, &[&digest]).await?;
+            self.remove_unused_bytes(&digest).await?;
         }
         Ok(())
+    }
+
+    /// Removes bytes that are neither attached nor an earlier version.
+    async fn remove_unused_bytes(&self, digest: &str) -> Result<(), Error> {
+        let sql = "DELETE FROM wiki.blobs WHERE digest = $1
+                   AND NOT EXISTS (SELECT FROM wiki.attachments a WHERE a.digest = $1)
+                   AND NOT EXISTS (SELECT FROM wiki.file_changes f WHERE f.former_digest = $1)";
+        self.execute(sql, &[&digest]).await.map(|_| ())
     }
 
     async fn insert_page(&self, name: &Name, folded: &str, revision: u64) -> Result<i64, Error> {

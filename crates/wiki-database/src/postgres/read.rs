@@ -9,6 +9,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::error::Error;
+use crate::erasure::{Target, TargetPart};
 use crate::keys;
 use crate::name::Name;
 use crate::page::{AttachmentInfo, Change, ChangeKind, Content, FileChange, Found, Match, Page, Revision};
@@ -80,11 +81,11 @@ fn content(row: &Row, first: usize) -> Result<Content, Error> {
 
 /// The columns of a [`Change`], with revisions as `r` and pages as `p`.
 const REVISION: &str = "r.sequence, p.name, r.revision, r.kind, r.time, r.author, r.comment, r.bytes,
-    NULL::text AS file, NULL::bigint AS former_bytes";
+    NULL::text AS file, NULL::bigint AS former_bytes, r.erased";
 
 /// The same of a change to an attachment, as `f`.
 const FILE_CHANGE: &str = "f.sequence, p.name, f.revision, f.kind, f.time, f.author, f.comment, f.bytes, f.file,
-    CASE WHEN f.former_digest IS NOT NULL THEN f.former_bytes END";
+    CASE WHEN f.former_digest IS NOT NULL THEN f.former_bytes END, f.erased";
 
 fn change(row: &Row) -> Result<Change, Error> {
     let kind = row.get(3);
@@ -97,6 +98,7 @@ fn change(row: &Row) -> Result<Change, Error> {
         author: row.get(5),
         comment: row.get(6),
         bytes: number(row, 7),
+        erased: row.get(10),
         file: match row.get(8) {
             Some(file) => {
                 let earlier_bytes = row.get::<_, Option<i64>>(9).and_then(|bytes| u64::try_from(bytes).ok());
@@ -119,7 +121,8 @@ pub(super) async fn revision(
     let rows = rows(client, &sql, &[&page.as_str(), &clamp(revision)]).await?;
     let revision = |row: &Row| {
         let change = change(row)?;
-        let content = if change.kind == ChangeKind::Deleted { None } else { Some(content(row, 10)?) };
+        let has_content = change.kind != ChangeKind::Deleted && change.erased.is_none();
+        let content = has_content.then(|| content(row, 11)).transpose()?;
         Ok(Revision { change, content })
     };
     rows.first().map(revision).transpose()
@@ -197,6 +200,16 @@ pub(super) async fn backlinks(
 pub(super) async fn list(client: &impl GenericClient, after: Option<&Name>, most: usize) -> Result<Vec<Name>, Error> {
     let sql = "SELECT name FROM wiki.pages WHERE live AND name > $1 ORDER BY name LIMIT $2";
     names(client, sql, &[&after.map_or("", Name::as_str), &limit(most)]).await
+}
+
+/// An attachment or its version, from the columns page, file, sequence.
+pub(super) fn target(row: &Row) -> Result<Target, Error> {
+    let file = name(row, 1)?;
+    let part = match row.get::<_, Option<i64>>(2).and_then(|sequence| u64::try_from(sequence).ok()) {
+        Some(sequence) => TargetPart::Version(file, sequence),
+        None => TargetPart::File(file),
+    };
+    Ok(Target { page: name(row, 0)?, part })
 }
 
 /// The columns of an [`AttachmentInfo`].

@@ -7,7 +7,8 @@ use crate::error::DatabaseError;
 use crate::words::index_words;
 
 /// The steps from an empty database to the current schema; `wiki.schema` contains the number of steps done.
-const MIGRATIONS: &[&str] = &[include_str!("migrations/1.sql"), include_str!("migrations/2.sql")];
+const MIGRATIONS: &[&str] =
+    &[include_str!("migrations/1.sql"), include_str!("migrations/2.sql"), include_str!("migrations/3.sql")];
 
 /// The version since which Hangul is indexed by pairs of characters.
 const HANGUL_VERSION: usize = 2;

@@ -5,6 +5,8 @@
 //! and fields of an import are deferred too, so that they are inserted in the order of their indexes (see
 //! [`pending_saves`](super::pending_saves)).
 
+mod erase;
+
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -101,14 +103,13 @@ impl<'a> Batch<'a> {
                 let expected = expected.as_ref().map(|expected| expected.as_deref());
                 Ok(OperationOutcome::Done(self.set_value(key, expected, value.as_deref())?))
             }
+            Operation::Erase { targets, time } => Ok(OperationOutcome::Erased(self.erase(targets, *time)?)),
         })
     }
 
     /// Writes the indexes and queues the purges.
     pub(super) fn finish(mut self) -> rusqlite::Result<Changed> {
-        for page in self.unindexed.keys() {
-            self.execute("INSERT OR IGNORE INTO unindexed (page) VALUES (?1)", [page])?;
-        }
+        self.record_unindexed()?;
         for (page, grams) in std::mem::take(&mut self.grams) {
             match grams {
                 Some(grams) => {
@@ -120,6 +121,13 @@ impl<'a> Batch<'a> {
         }
         self.queue_purges()?;
         Ok(Changed { pages: self.effects.into_pages(), unindexed: self.unindexed })
+    }
+
+    fn record_unindexed(&self) -> rusqlite::Result<()> {
+        for page in self.unindexed.keys() {
+            self.execute("INSERT OR IGNORE INTO unindexed (page) VALUES (?1)", [page])?;
+        }
+        Ok(())
     }
 
     fn execute(&self, sql: &str, parameters: impl rusqlite::Params) -> rusqlite::Result<usize> {
@@ -451,12 +459,17 @@ impl<'a> Batch<'a> {
             rows(self.connection, OLD_VERSIONS, parameters, |row| Ok((row.get(0)?, row.get(1)?)))?;
         for (sequence, digest) in old {
             self.execute("UPDATE file_changes SET former_digest = NULL WHERE sequence = ?1", [sequence])?;
-            let sql = "DELETE FROM blobs WHERE digest = ?1
-                       AND NOT EXISTS (SELECT 1 FROM attachments a WHERE a.digest = ?1)
-                       AND NOT EXISTS (SELECT 1 FROM file_changes f WHERE f.former_digest = ?1)";
-            self.execute(sql, [digest])?;
+            self.remove_unused_bytes(&digest)?;
         }
         Ok(())
+    }
+
+    /// Removes bytes that are neither attached nor an earlier version.
+    fn remove_unused_bytes(&self, digest: &str) -> rusqlite::Result<()> {
+        let sql = "DELETE FROM blobs WHERE digest = ?1
+                   AND NOT EXISTS (SELECT 1 FROM attachments a WHERE a.digest = ?1)
+                   AND NOT EXISTS (SELECT 1 FROM file_changes f WHERE f.former_digest = ?1)";
+        self.execute(sql, [digest]).map(|_| ())
     }
 
     fn insert_page(&self, name: &Name, folded: &str, revision: u64, generation: Option<i64>) -> rusqlite::Result<i64> {

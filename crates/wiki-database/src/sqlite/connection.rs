@@ -54,6 +54,27 @@ pub(super) fn make_durable(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "foreign_keys", true)
 }
 
+/// Writes the whole file anew, and empties the log: SQLite leaves what was deleted in free pages, and in the log, until
+/// it writes something else there.
+pub(super) fn rewrite(path: &Path) -> Result<(), DatabaseError> {
+    const ACTION: &str = "rewrite the file without what was erased";
+    let connection = connect(path, OpenFlags::empty())?;
+    let failed = |error: rusqlite::Error| {
+        let DatabaseError { reason, is_temporary, .. } = failure(ACTION, path, &error);
+        let reason = format!("{reason}; nobody can read it any more, but run the command again to remove its bytes");
+        DatabaseError { action: ACTION, reason, is_temporary }
+    };
+    make_durable(&connection).map_err(failed)?;
+    connection.execute_batch("VACUUM").map_err(failed)?;
+    let is_busy: bool =
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).map_err(failed)?;
+    if is_busy {
+        let reason = "another program reads the file, so that its log still has the bytes; run the command again";
+        return Err(DatabaseError::temporary(ACTION, &format!("{}: {reason}", path.display())));
+    }
+    Ok(())
+}
+
 pub(super) fn failure(action: &'static str, path: &Path, error: &rusqlite::Error) -> DatabaseError {
     let DatabaseError { reason, is_temporary, .. } = database_error(action, error);
     DatabaseError { action, reason: format!("{}: {reason}", path.display()), is_temporary }

@@ -7,6 +7,7 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Params, Row, ToSql, params};
 use serde_json::Value;
 
+use crate::erasure::{Target, TargetPart};
 use crate::keys;
 use crate::name::Name;
 use crate::page::{AttachmentInfo, Change, ChangeKind, Content, Fields, FileChange, Found, Page, Revision};
@@ -61,11 +62,12 @@ fn name(row: &Row<'_>, column: usize) -> rusqlite::Result<Name> {
 }
 
 /// The columns of a [`Change`], with revisions as `r` and pages as `p`.
-const REVISION: &str = "r.sequence, p.name, r.revision, r.kind, r.time, r.author, r.comment, r.bytes, NULL, NULL";
+const REVISION: &str = "r.sequence, p.name, r.revision, r.kind, r.time, r.author, r.comment, r.bytes, NULL, NULL,
+    r.erased";
 
 /// The same of a change to an attachment, as `f`.
 const FILE_CHANGE: &str = "f.sequence, p.name, f.revision, f.kind, f.time, f.author, f.comment, f.bytes, f.file,
-    iif(f.former_digest IS NULL, NULL, f.former_bytes)";
+    iif(f.former_digest IS NULL, NULL, f.former_bytes), f.erased";
 
 fn change(row: &Row<'_>) -> rusqlite::Result<Change> {
     Ok(Change {
@@ -77,6 +79,7 @@ fn change(row: &Row<'_>) -> rusqlite::Result<Change> {
         author: row.get(5)?,
         comment: row.get(6)?,
         bytes: row.get(7)?,
+        erased: row.get(10)?,
         file: match row.get_ref(8)?.as_str_or_null()? {
             Some(file) => Some(FileChange { name: parse_name(8, file)?, earlier_bytes: row.get(9)? }),
             None => None,
@@ -95,7 +98,8 @@ pub(super) fn revision(connection: &Connection, name: &Name, revision: u64) -> r
     ))?;
     let row = |row: &Row<'_>| {
         let change = change(row)?;
-        let content = if change.kind == ChangeKind::Deleted { None } else { Some(content(row, 10)?) };
+        let has_content = change.kind != ChangeKind::Deleted && change.erased.is_none();
+        let content = has_content.then(|| content(row, 11)).transpose()?;
         Ok(Revision { change, content })
     };
     statement.query_row(params![name.as_str(), clamp(revision)], row).optional()
@@ -163,6 +167,16 @@ pub(super) fn backlinks(
 pub(super) fn list(connection: &Connection, after: Option<&Name>, limit: usize) -> rusqlite::Result<Vec<Name>> {
     let sql = "SELECT name FROM pages WHERE live = 1 AND name > ?1 ORDER BY name LIMIT ?2";
     rows(connection, sql, params![after.map_or("", Name::as_str), limit], |row| name(row, 0))
+}
+
+/// An attachment or its version, from the columns page, file, sequence.
+pub(super) fn target(row: &Row<'_>) -> rusqlite::Result<Target> {
+    let file = name(row, 1)?;
+    let part = match row.get(2)? {
+        Some(sequence) => TargetPart::Version(file, sequence),
+        None => TargetPart::File(file),
+    };
+    Ok(Target { page: name(row, 0)?, part })
 }
 
 /// The columns of an [`AttachmentInfo`].

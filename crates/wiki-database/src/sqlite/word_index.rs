@@ -10,7 +10,7 @@
 //! words of many pages are sorted concurrently with the writer, which then only appends rows: 7,000 to 8,000 pages/s,
 //! up to 250,000 pages.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
@@ -27,6 +27,10 @@ const SIZE_CLASSES: [u64; 3] = [1 << 20, 8 << 20, 64 << 20];
 
 /// Bytes of rows that a merge writes at once: after each write it has to find its position in the segments again.
 const MERGE_ROWS_BYTES: usize = 4 << 20;
+
+/// Longer lists are not cleaned by [`remove_obsolete`], in bytes: each of their pages would be looked up, and a word of
+/// so many pages tells nothing about one of them.
+const CLEANED_LIST_BYTES_MAX: usize = 1024;
 
 /// Bytes of texts whose words a check holds in memory, without the last text.
 const VERIFIED_BYTES_MAX: usize = 64 << 20;
@@ -226,6 +230,47 @@ fn next_words(sources: &mut [MergeSource<'_>]) -> rusqlite::Result<Vec<(String, 
         words.push((word, list));
     }
     Ok(words)
+}
+
+/// Removes from the lists of these words the pages that were indexed again since, deleted or removed.
+pub(super) fn remove_obsolete(connection: &Connection, words: &BTreeSet<String>) -> rusqlite::Result<()> {
+    let mut select = connection
+        .prepare_cached("SELECT pages FROM text_words WHERE segment = ?1 AND word = ?2 AND length(pages) <= ?3")?;
+    let mut is_current = connection.prepare_cached(
+        "SELECT 1 FROM pages WHERE id = ?1 AND live = 1 AND generation BETWEEN ?2 AND ?3
+             AND NOT EXISTS (SELECT 1 FROM unindexed WHERE page = ?1)",
+    )?;
+    for segment in segments(connection)? {
+        let (mut removed_words, mut removed_bytes) = (0, 0);
+        for word in words {
+            let parameters = params![segment.id, word, CLEANED_LIST_BYTES_MAX];
+            let list: Option<Vec<u8>> = select.query_row(parameters, |row| row.get(0)).optional()?;
+            let Some(list) = list else { continue };
+            let mut kept = Postings::default();
+            for page in PostingsIter::from_bytes(&list) {
+                if is_current.exists(params![page, segment.first, segment.last])? {
+                    kept.push(page);
+                }
+            }
+            let kept = kept.bytes();
+            removed_bytes += list.len() - kept.len();
+            if kept.is_empty() {
+                connection
+                    .prepare_cached("DELETE FROM text_words WHERE segment = ?1 AND word = ?2")?
+                    .execute(params![segment.id, word])?;
+                removed_words += 1;
+                removed_bytes += word.len();
+            } else if kept != list {
+                connection
+                    .prepare_cached("UPDATE text_words SET pages = ?3 WHERE segment = ?1 AND word = ?2")?
+                    .execute(params![segment.id, word, kept])?;
+            }
+        }
+        connection
+            .prepare_cached("UPDATE text_segments SET words = words - ?2, bytes = bytes - ?3 WHERE id = ?1")?
+            .execute(params![segment.id, removed_words, removed_bytes])?;
+    }
+    Ok(())
 }
 
 /// The lists of the words of a query, from each segment that has all of them.
@@ -437,6 +482,22 @@ mod tests {
         lists.pages().filter_map(counting).collect()
     }
 
+    /// Those of `words` whose lists have obsolete pages.
+    fn obsolete(connection: &Connection, words: &BTreeSet<String>) -> Vec<String> {
+        let mut obsolete = Vec::new();
+        for segment in segments(connection).unwrap() {
+            let current = counting_pages(connection, &segment).unwrap();
+            let sql = "SELECT word, pages FROM text_words WHERE segment = ?1";
+            let lists: Vec<(String, Vec<u8>)> =
+                rows(connection, sql, [segment.id], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+            let lists = lists.into_iter().filter(|(word, _)| words.contains(word));
+            let is_obsolete =
+                |list: &[u8]| list.is_empty() || PostingsIter::from_bytes(list).any(|page| !current.contains(&page));
+            obsolete.extend(lists.filter(|(_, list)| is_obsolete(list)).map(|(word, _)| word));
+        }
+        obsolete
+    }
+
     #[test]
     fn the_index_has_the_words_of_the_last_texts_through_all_merges() {
         let mut connection = Connection::open_in_memory().unwrap();
@@ -469,6 +530,9 @@ mod tests {
             backlog.add(changed);
             let before = segments(&connection).unwrap().len();
             backlog.index(&mut connection).unwrap();
+            let erased: BTreeSet<String> = (0..below(8)).map(|_| format!("w{}", below(20))).collect();
+            remove_obsolete(&connection, &erased).unwrap();
+            assert_eq!(obsolete(&connection, &erased), [""; 0], "round {round}");
             merged |= segments(&connection).unwrap().len() < before;
             assert!(segments(&connection).unwrap().len() < 2 * MERGED_SEGMENTS, "round {round}");
             assert_eq!(faults(&connection).unwrap(), Vec::<String>::new(), "round {round}");

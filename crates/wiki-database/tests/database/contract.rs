@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use breme_wiki_database::name::Name;
 use breme_wiki_database::page::{Change, ChangeKind, Condition, FileCondition, Found, Match, Page, Write, WriteAction};
-use breme_wiki_database::{Database, FILE_VERSIONS_MAX, PURGES_QUEUED_MAX, RESULTS_MAX, WriteError, keys};
+use breme_wiki_database::{Database, FILE_VERSIONS_MAX, PURGES_QUEUED_MAX, RESULTS_MAX, Target, WriteError, keys};
 use serde_json::json;
 
 use crate::write::{
@@ -64,6 +64,11 @@ cases!(
     conditions_on_attachments_decide_in_the_transaction,
     changes_of_attachments_have_a_history,
     old_versions_of_an_attachment_are_removed,
+    an_erased_revision_keeps_its_place,
+    an_erased_page_continues_its_numbers,
+    erased_attachments_keep_the_bytes_of_others,
+    what_is_in_use_is_not_erased,
+    what_was_erased_is_purged,
     an_edge_receives_each_purge_until_it_confirms,
     edges_have_queues_of_their_own,
     an_edge_too_far_behind_purges_everything,
@@ -744,6 +749,146 @@ async fn old_versions_of_an_attachment_are_removed(database: Shared) {
     let (_, bytes) = database.attachment(&name("A"), &name("kept")).await.unwrap().unwrap();
     assert_eq!(&bytes[..], b"0", "bytes that another attachment has remain");
     assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
+}
+
+/// The instant of erasures.
+const ERASED: i64 = 99;
+
+pub(crate) fn targets(texts: &[&str]) -> Vec<Target> {
+    texts.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+/// Erases the targets; returns other places of the same bytes.
+async fn erase(database: &Shared, what: &[&str]) -> Vec<String> {
+    let others = database.erase(&targets(what), ERASED).await.unwrap();
+    others.iter().map(Target::to_string).collect()
+}
+
+/// The revision, the kind, the author, the comment, the bytes and the erasure of a change.
+type Place<'a> = (u64, ChangeKind, Option<&'a str>, &'a str, u64, Option<i64>);
+
+fn places(changes: &[Change]) -> Vec<Place<'_>> {
+    let mut places = Vec::new();
+    for Change { revision, kind, author, comment, bytes, erased, .. } in changes {
+        places.push((*revision, *kind, author.as_deref(), comment.as_str(), *bytes, *erased));
+    }
+    places
+}
+
+async fn an_erased_revision_keeps_its_place(database: Shared) {
+    let signed = |write: Write| Write { author: Some("ana".into()), comment: "why".into(), ..write };
+    for write in [save("A", "one"), save("A", "secret"), save_fields("A", json!({"a": "secret"})), save("A", "last")] {
+        written(&database, signed(write)).await;
+    }
+    assert_eq!(erase(&database, &["A/revisions/2", "A/revisions/3"]).await, [""; 0]);
+    let expected = [
+        (4, ChangeKind::Edited, Some("ana"), "why", 4, None),
+        (3, ChangeKind::Edited, None, "", 0, Some(ERASED)),
+        (2, ChangeKind::Edited, None, "", 0, Some(ERASED)),
+        (1, ChangeKind::Created, Some("ana"), "why", 3, None),
+    ];
+    assert_eq!(places(&database.history(&name("A"), None, 10).await.unwrap()), expected);
+    assert_eq!(places(&database.recent(None, 10).await.unwrap()), expected);
+    for (revision, text) in [(1, Some("one")), (2, None), (3, None), (4, Some("last"))] {
+        let stored = database.revision(&name("A"), revision).await.unwrap().unwrap();
+        assert_eq!(stored.content.as_ref().map(|content| content.text.as_str()), text);
+    }
+    assert_eq!(titles(&database.search_text("last", 10).await.unwrap()), ["A"]);
+    // To repeat it changes nothing.
+    database.erase(&targets(&["A/revisions/2"]), ERASED + 1).await.unwrap();
+    assert_eq!(places(&database.history(&name("A"), None, 10).await.unwrap()), expected);
+    assert_eq!(written(&database, save("A", "next")).await.revision, 5);
+    assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
+}
+
+async fn an_erased_page_continues_its_numbers(database: Shared) {
+    for write in [save("A", "secret"), attach("A", "f", b"secret"), attach("A", "f", b"other"), attach("A", "g", b"g")]
+    {
+        written(&database, write).await;
+    }
+    let write = Write { author: Some("ana".into()), comment: "secret".into(), ..delete("A") };
+    written(&database, write).await;
+    assert_eq!(erase(&database, &["A"]).await, [""; 0]);
+    let expected = [(2, ChangeKind::Deleted, None, "", 0, Some(ERASED))];
+    assert_eq!(places(&database.history(&name("A"), None, 10).await.unwrap()), expected);
+    assert_eq!(places(&database.recent(None, 10).await.unwrap()), expected);
+    assert_eq!(database.revision(&name("A"), 1).await.unwrap(), None);
+    assert!(matches!(database.page(&name("A")).await.unwrap(), Found::Deleted { revision: 2, .. }));
+    assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
+    // Entity tags of the erased revisions never come back.
+    let created = written(&database, save("A", "new")).await;
+    assert_eq!((created.revision, created.created), (3, true));
+    assert_eq!(database.attachments(&name("A"), None, 10).await.unwrap(), []);
+    assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
+}
+
+async fn erased_attachments_keep_the_bytes_of_others(database: Shared) {
+    for write in [save("A", ""), save("B", ""), attach("A", "f", b"one"), attach("B", "copy", b"one")] {
+        written(&database, write).await;
+    }
+    let replaced = written(&database, attach("A", "f", b"two")).await.sequence;
+    let deleted = written(&database, detach("A", "f")).await.sequence;
+    let version = |sequence| format!("A/files/f/versions/{sequence}");
+    let (a, b, f) = (name("A"), name("B"), name("f"));
+
+    assert_eq!(erase(&database, &[&version(replaced)]).await, ["B/files/copy"]);
+    assert_eq!(database.file_version(&a, &f, replaced).await.unwrap(), None);
+    let (_, bytes) = database.attachment(&b, &name("copy")).await.unwrap().unwrap();
+    assert_eq!(&bytes[..], b"one");
+    let (_, bytes) = database.file_version(&a, &f, deleted).await.unwrap().unwrap();
+    assert_eq!(&bytes[..], b"two");
+    let erasures = |changes: &[Change]| changes.iter().map(|change| change.erased).collect::<Vec<_>>();
+    let changes = database.file_history(&a, &f, None, 10).await.unwrap();
+    assert_eq!(erasures(&changes), [None, Some(ERASED), None]);
+    assert_eq!(erase(&database, &[&version(replaced)]).await, [""; 0], "to repeat it changes nothing");
+
+    // Two versions with the same bytes are no other places of each other.
+    let other = written(&database, detach("B", "copy")).await.sequence;
+    assert_eq!(erase(&database, &["A/files/f", &format!("B/files/copy/versions/{other}")]).await, [""; 0]);
+    assert_eq!(database.file_version(&a, &f, deleted).await.unwrap(), None);
+    let changes = database.file_history(&a, &f, None, 10).await.unwrap();
+    assert_eq!(places(&changes), [(1, ChangeKind::Detached, None, "", 0, Some(ERASED))]);
+    assert_eq!(of_files(&changes), [(ChangeKind::Detached, "", None)]);
+    assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
+
+    // Those of a deleted page are not deleted themselves.
+    written(&database, attach("A", "f", b"three")).await;
+    written(&database, delete("A")).await;
+    erase(&database, &["A/files/f"]).await;
+    written(&database, save("A", "again")).await;
+    assert_eq!(database.attachment(&a, &f).await.unwrap(), None);
+    assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
+}
+
+async fn what_is_in_use_is_not_erased(database: Shared) {
+    for write in [save("A", "1"), save("A", "2"), attach("A", "f", b"f"), save("B", "1"), rename("B", "C")] {
+        written(&database, write).await;
+    }
+    for (what, problem) in [
+        ("A", "A is not deleted"),
+        ("B", "B is not deleted"),
+        ("A/revisions/2", "A/revisions/2 is the current text"),
+        ("A/files/f", "A/files/f is not deleted"),
+        ("D", "there is no D;"),
+        ("D/revisions/1", "there is no D/revisions/1;"),
+        ("A/revisions/3", "there is no A/revisions/3;"),
+        ("A/revisions/18446744073709551615", "there is no A/revisions/18446744073709551615;"),
+        ("A/files/g", "there is no A/files/g;"),
+        ("A/files/f/versions/3", "there is no A/files/f/versions/3;"),
+    ] {
+        let refused = database.erase(&targets(&["A/revisions/1", what]), ERASED).await.unwrap_err().to_string();
+        assert!(refused.starts_with(problem), "{refused}");
+    }
+    assert!(database.recent(None, 10).await.unwrap().iter().all(|change| change.erased.is_none()));
+}
+
+async fn what_was_erased_is_purged(database: Shared) {
+    for write in [save("A", "1"), save("A", "2"), save("B", "1"), delete("B")] {
+        written(&database, write).await;
+    }
+    set_edges(&database, &["e"]).await;
+    erase(&database, &["A/revisions/1", "B"]).await;
+    assert_eq!(keys_of(&database, "e").await, ["page:A", "page:B", keys::CHANGES]);
 }
 
 async fn set_edges(database: &Shared, edges: &[&str]) {

@@ -3,12 +3,13 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use breme_wiki_database::page::{Condition, Found};
+use breme_wiki_database::page::{Condition, Found, Write};
 use breme_wiki_database::postgres::PostgresDatabase;
 use breme_wiki_database::{Database, WriteError, backup, open};
 use serde_json::json;
 use tokio_postgres::NoTls;
 
+use crate::contract::targets;
 use crate::postgres_server::{Secured, Server};
 use crate::write::{attach, delete, name, only, save, save_fields};
 
@@ -100,7 +101,7 @@ async fn a_later_schema_is_refused_and_left_alone() {
     drop(fixture.open().await);
     execute(&fixture.url, "UPDATE wiki.schema SET version = 99").await;
     let message = message(&fixture.url).await;
-    assert!(message.contains("schema wiki has version 99, and this program knows versions up to 2"), "{message}");
+    assert!(message.contains("schema wiki has version 99, and this program knows versions up to 3"), "{message}");
     assert!(PostgresDatabase::open_to_read(&fixture.url).await.is_err());
 }
 
@@ -112,7 +113,8 @@ async fn attachments_and_hangul_of_an_earlier_version_remain_and_are_found() {
         database.write(write).await.unwrap();
     }
     drop(database);
-    let earlier = "DROP TABLE wiki.file_changes; UPDATE wiki.words SET words = ''; UPDATE wiki.schema SET version = 1";
+    let earlier = "DROP TABLE wiki.file_changes; ALTER TABLE wiki.revisions DROP COLUMN erased;
+                   UPDATE wiki.words SET words = ''; UPDATE wiki.schema SET version = 1";
     execute(&fixture.url, earlier).await;
     let database = fixture.open().await;
     let found = database.search_text("한국", 10).await.unwrap();
@@ -140,6 +142,40 @@ async fn old_versions_are_found_without_reading_all_changes() {
                WHERE page = 1 AND file = 'f' AND former_digest IS NOT NULL ORDER BY sequence DESC OFFSET 10";
     let plan: Vec<String> = client.query(sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
     assert!(plan.join("\n").contains("using file_changes_versions"), "{plan:#?}");
+}
+
+#[tokio::test]
+async fn no_row_has_what_was_erased() {
+    let fixture = Fixture::new().await;
+    let database = fixture.open().await;
+    let signed = Write { author: Some("secret".into()), comment: "secret".into(), ..save("A", "secret") };
+    for write in [
+        signed,
+        save_fields("A", json!({"a": "secret"})),
+        save("A", "new"),
+        save("B", "secret"),
+        attach("B", "f", b"secret"),
+        attach("B", "f", b"new"),
+        delete("B"),
+    ] {
+        database.write(write).await.unwrap();
+    }
+    let (client, connection) = tokio_postgres::connect(&fixture.url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let tables = "SELECT relname::text FROM pg_class WHERE relkind = 'r' AND relnamespace = 'wiki'::regnamespace";
+    let rows_with_it = async || {
+        let mut count = 0;
+        for table in client.query(tables, &[]).await.unwrap() {
+            // Bytes are shown in hexadecimal.
+            let sql =
+                format!("SELECT 1 FROM wiki.{} AS t WHERE t::text ~ 'secret|736563726574'", table.get::<_, &str>(0));
+            count += client.query(&sql, &[]).await.unwrap().len();
+        }
+        count
+    };
+    assert!(rows_with_it().await >= 4);
+    database.erase(&targets(&["A/revisions/1", "A/revisions/2", "B"]), 1).await.unwrap();
+    assert_eq!(rows_with_it().await, 0);
 }
 
 #[tokio::test]

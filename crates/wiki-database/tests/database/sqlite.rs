@@ -3,14 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use breme_wiki_database::page::Found;
+use breme_wiki_database::page::{Found, Write};
 use breme_wiki_database::sqlite::{CACHE_BYTES_DEFAULT, SqliteDatabase};
-use breme_wiki_database::{Database, backup, open_for_values_of_existing, open_to_read};
+use breme_wiki_database::{Database, backup, open_for_upkeep_of_existing, open_to_read};
 use rusqlite::Connection;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::write::{attach, delete, name, save, save_fields};
+use crate::contract::targets;
+use crate::write::{attach, delete, detach, name, save, save_fields};
 
 /// A database in its own folder.
 pub(crate) struct Fixture {
@@ -52,7 +53,7 @@ async fn a_later_schema_is_refused_and_left_alone() {
     for result in [open(&fixture.path()), SqliteDatabase::open_to_read(&fixture.path()).map_err(|e| e.to_string())] {
         let message = result.err().unwrap();
         assert!(
-            message.contains("wiki.db has schema version 99, and this program knows versions up to 5"),
+            message.contains("wiki.db has schema version 99, and this program knows versions up to 6"),
             "{message}"
         );
     }
@@ -82,7 +83,7 @@ async fn only_some_commands_create_a_file() {
     let target = path.display().to_string();
     for refused in [
         open_to_read(&target).await.map(drop),
-        open_for_values_of_existing(&target).await.map(drop),
+        open_for_upkeep_of_existing(&target).await.map(drop),
         backup(&target, &path.with_extension("copy")).await,
     ] {
         let message = refused.unwrap_err().to_string();
@@ -296,7 +297,8 @@ async fn a_file_of_an_earlier_version_has_its_red_links_and_index_afterwards() {
     let connection = Connection::open(fixture.path()).unwrap();
     connection
         .execute_batch(
-            "DROP TABLE file_changes; ALTER TABLE pages DROP COLUMN red_links; DROP TABLE unindexed;
+            "DROP TABLE file_changes; ALTER TABLE revisions DROP COLUMN erased;
+             ALTER TABLE pages DROP COLUMN red_links; DROP TABLE unindexed;
              DROP INDEX pages_generation; ALTER TABLE pages DROP COLUMN generation;
              DROP TABLE text_segments; DROP TABLE text_words;
              CREATE VIRTUAL TABLE text_words USING fts5 (
@@ -326,7 +328,10 @@ async fn attachments_and_hangul_of_an_earlier_version_remain_and_are_found() {
     drop(database);
     let connection = Connection::open(fixture.path()).unwrap();
     connection
-        .execute_batch("DROP TABLE file_changes; UPDATE text_words SET word = 'x' || word; PRAGMA user_version = 4")
+        .execute_batch(
+            "DROP TABLE file_changes; ALTER TABLE revisions DROP COLUMN erased;
+             UPDATE text_words SET word = 'x' || word; PRAGMA user_version = 4",
+        )
         .unwrap();
     drop(connection);
     let database = fixture.open();
@@ -337,6 +342,84 @@ async fn attachments_and_hangul_of_an_earlier_version_remain_and_are_found() {
     let version = database.file_version(&name("A"), &name("f"), replaced.sequence).await.unwrap().unwrap();
     assert_eq!(&version.1[..], b"earlier");
     assert_eq!(database.recent(None, 10).await.unwrap().len(), 3);
+}
+
+/// Whether a file of the database contains the text.
+fn is_in_files(fixture: &Fixture, text: &str) -> bool {
+    let mut files = std::fs::read_dir(fixture.folder.path()).unwrap();
+    files.any(|file| {
+        let bytes = std::fs::read(file.unwrap().path()).unwrap();
+        bytes.windows(text.len()).any(|part| part == text.as_bytes())
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_of_what_was_erased_remains_in_the_files_of_a_running_wiki() {
+    const SECRETS: [&str; 8] = [
+        "textsecret",
+        "longsecret",
+        "fieldsecret",
+        "commentsecret",
+        "authorsecret",
+        "bytesecret",
+        "gonesecret",
+        "lastsecret",
+    ];
+    let fixture = Fixture::new();
+    let signed = Write { author: Some("authorsecret".into()), comment: "commentsecret".into(), ..save("A", "") };
+    let filler = "filler ".repeat(3000);
+    for write in [
+        save("A", "textsecret castle"),
+        signed,
+        save("A", &format!("{filler} longsecret {filler}")),
+        save_fields("A", json!({"a": "fieldsecret"})),
+        attach("A", "f", b"bytesecret"),
+        detach("A", "f"),
+        save("B", "gonesecret"),
+        delete("B"),
+        save("A", "lastsecret"),
+    ] {
+        // The end of a wiki indexes what it wrote: each text is in a segment of its own.
+        fixture.open().write(write).await.unwrap();
+    }
+    let database = fixture.open();
+    database.write(save("A", "castle")).await.unwrap();
+    for secret in SECRETS {
+        assert!(is_in_files(&fixture, secret), "{secret}");
+    }
+    let version = database.file_history(&name("A"), &name("f"), None, 1).await.unwrap()[0].sequence;
+    let version = format!("A/files/f/versions/{version}");
+    let what = ["A/revisions/1", "A/revisions/2", "A/revisions/3", "A/revisions/4", "A/revisions/5", &version, "B"];
+    let upkeep = open_for_upkeep_of_existing(fixture.path().to_str().unwrap()).await.unwrap();
+    assert_eq!(upkeep.erase(&targets(&what), 1).await.unwrap(), []);
+    for secret in SECRETS {
+        assert!(!is_in_files(&fixture, secret), "{secret}");
+        assert_eq!(found(&*database, secret).await, [""; 0]);
+    }
+    // The wiki goes on.
+    assert_eq!(found(&*database, "castle").await, ["A"]);
+    assert_eq!(database.write(save("B", "castle")).await.unwrap().revision, 3);
+    assert_eq!(found(&*database, "castle").await, ["A", "B"]);
+    assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn an_erasure_beside_a_long_read_says_what_remains() {
+    let fixture = Fixture::new();
+    let database = fixture.open();
+    for text in ["secret", "new"] {
+        database.write(save("A", text)).await.unwrap();
+    }
+    let reader = Connection::open(fixture.path()).unwrap();
+    reader.execute_batch("BEGIN; SELECT * FROM revisions").unwrap();
+    let what = targets(&["A/revisions/1"]);
+    let message = database.erase(&what, 1).await.unwrap_err().to_string();
+    assert!(message.contains("wiki.db: another program reads the file") && message.contains("again"), "{message}");
+    assert!(database.history(&name("A"), None, 9).await.unwrap()[1].erased.is_some());
+    assert!(is_in_files(&fixture, "secret"));
+    drop(reader);
+    database.erase(&what, 2).await.unwrap();
+    assert!(!is_in_files(&fixture, "secret"));
 }
 
 #[test]

@@ -18,6 +18,9 @@ pub(crate) fn changes_json(changes: &[Change]) -> Value {
     let change = |change: &Change| {
         let mut value = json!(change);
         value["time"] = rfc3339(change.time).into();
+        if let Some(erased) = change.erased {
+            value["erased"] = rfc3339(erased).into();
+        }
         value
     };
     json!({ "changes": changes.iter().map(change).collect::<Vec<_>>() })
@@ -45,12 +48,22 @@ fn class(change: &Change) -> &'static str {
     }
 }
 
+/// Whether it is a revision whose contents were erased, with its author and comment.
+fn is_erased(change: &Change) -> bool {
+    change.erased.is_some() && change.file.is_none()
+}
+
 /// Author, kind of change, comment.
 fn details(change: &Change) -> Markup {
     html! {
         @if change.kind != ChangeKind::Edited { " " span class={ "kind " (class(change)) } { (kind(change)) } }
-        " " span.author { bdi { (change.author.as_deref().unwrap_or("anonymous")) } }
-        @if change.kind != ChangeKind::Detached { " " span.hint { "· " (change.bytes) " bytes" } }
+        @if let Some(erased) = change.erased {
+            " " span.kind.deleted title=(rfc3339(erased)) { @if change.file.is_some() { "earlier version erased" } @else { "erased" } }
+        }
+        @if !is_erased(change) {
+            " " span.author { bdi { (change.author.as_deref().unwrap_or("anonymous")) } }
+            @if change.kind != ChangeKind::Detached { " " span.hint { "· " (change.bytes) " bytes" } }
+        }
         @if !change.comment.is_empty() { " " span.comment dir="auto" { (change.comment) } }
     }
 }
@@ -61,8 +74,10 @@ fn file_link(name: &Name, file: &Name) -> Markup {
 }
 
 pub(crate) fn history(frame: &Frame<'_>, name: &Name, changes: &[Change], is_first: bool, has_more: bool) -> String {
-    let mut revisions = changes.iter().filter(|change| change.file.is_none()).map(|change| change.revision);
-    let (first, second) = (revisions.next(), revisions.next());
+    let revisions = || changes.iter().filter(|change| change.file.is_none());
+    let newest = revisions().map(|change| change.revision).next().filter(|_| is_first);
+    let mut compared = revisions().filter(|change| !is_erased(change)).map(|change| change.revision);
+    let (first, second) = (compared.next(), compared.next());
     let main = html! {
         (heading(frame, name, "history", Tab::History))
         form action=(paths::page_part(name, "diff")) {
@@ -73,11 +88,14 @@ pub(crate) fn history(frame: &Frame<'_>, name: &Name, changes: &[Change], is_fir
                 }
                 tbody {
                     @for change in changes {
-                        @if let Some(file) = &change.file {
+                        @if change.file.is_some() || is_erased(change) {
                             tr {
                                 td {}
                                 td {}
-                                td { (file_link(name, &file.name)) ", " (time(change.time)) (details(change)) }
+                                td {
+                                    @if let Some(file) = &change.file { (file_link(name, &file.name)) } @else { (change.revision) }
+                                    ", " (time(change.time)) (details(change))
+                                }
                             }
                         } @else {
                             tr {
@@ -85,7 +103,7 @@ pub(crate) fn history(frame: &Frame<'_>, name: &Name, changes: &[Change], is_fir
                                 td { input type="radio" name="to" value=(change.revision) checked[Some(change.revision) == first] aria-label={ "To revision " (change.revision) }; }
                                 td {
                                     a href=(paths::page_part(name, &format!("revisions/{}", change.revision))) { (change.revision) ", " (time(change.time)) }
-                                    @if is_first && Some(change.revision) == first { " " span.kind { "current" } }
+                                    @if Some(change.revision) == newest { " " span.kind { "current" } }
                                     (details(change))
                                 }
                             }
@@ -247,14 +265,17 @@ pub(crate) fn recent(frame: &Frame<'_>, changes: &[Change], has_more: bool) -> S
 }
 
 fn change_line(change: &Change) -> Markup {
+    let at = html! { time datetime=(rfc3339(change.time)) { (day_and_time(change.time).1) } };
     let what = match (&change.file, change.revision) {
         (Some(file), _) => format!("{}/history", paths::attachment(&change.name, &file.name)),
         (None, 1) => paths::page_part(&change.name, "revisions/1"),
         (None, number) => format!("{}?to={number}", paths::page_part(&change.name, "diff")),
     };
     html! {
-        a.at href=(what) aria-label={ "Change of " (change.name) " at " (day_and_time(change.time).1) } {
-            time datetime=(rfc3339(change.time)) { (day_and_time(change.time).1) }
+        @if is_erased(change) {
+            span.at { (at) }
+        } @else {
+            a.at href=(what) aria-label={ "Change of " (change.name) " at " (day_and_time(change.time).1) } { (at) }
         }
         " " (link(&change.name))
         @if let Some(file) = &change.file { ": " (file_link(&change.name, &file.name)) }

@@ -205,6 +205,7 @@ mod tests {
             author: None,
             comment: "<b>\u{7}\"".into(),
             bytes: 1,
+            erased: None,
             file: None,
         };
         let text = atom("T<", "http://x", &[change]);

@@ -7,7 +7,7 @@ use axum::response::Response;
 use breme_http::media_type;
 use breme_wiki_database::keys;
 use breme_wiki_database::name::Name;
-use breme_wiki_database::page::{Content, Found, Page};
+use breme_wiki_database::page::{Change, Content, Found, Page, Revision};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
@@ -21,7 +21,7 @@ use super::state::{HandlerResult, Wiki, WikiState};
 use super::submission::query;
 use super::validators::{Audience, Representation, SURROGATE_KEY, digest, insert, page_tag};
 use super::visitor::Visitor;
-use crate::calendar::rfc3339;
+use crate::calendar::{day_and_time, rfc3339};
 use crate::fields::to_markdown;
 use crate::merge::diff;
 use crate::{paths, render, views};
@@ -298,8 +298,7 @@ pub(crate) async fn revision(
     headers: HeaderMap,
 ) -> HandlerResult {
     let name = name(&text)?;
-    let none = || Problem::not_found(format!("There is no revision {number} of {name}."));
-    let revision = wiki.database.revision(&name, number).await?.ok_or_else(none)?;
+    let revision = existing_revision(&wiki, &name, number).await?;
     let format = query(&uri).get("format").and_then(|word| Format::from_word(word));
     let format = format.unwrap_or_else(|| negotiate(&headers, &FORMATS));
     let mut keys = vec![keys::page(&name), keys::TEMPLATES.to_owned()];
@@ -337,6 +336,19 @@ pub(crate) async fn revision(
     }
 }
 
+/// A revision that was not erased.
+async fn existing_revision(wiki: &Wiki, name: &Name, number: u64) -> Result<Revision, Problem> {
+    let none = || Problem::not_found(format!("There is no revision {number} of {name}."));
+    let revision = wiki.database.revision(name, number).await?.ok_or_else(none)?;
+    match revision.change.erased {
+        Some(time) => {
+            let detail = format!("Revision {number} of {name} was erased on {}.", day_and_time(time).0);
+            Err(Problem::new(StatusCode::GONE, detail))
+        }
+        None => Ok(revision),
+    }
+}
+
 /// `GET /wiki/NAME/diff?from=N&to=M&by=words|lines`.
 pub(crate) async fn difference(PageRequest { wiki, visitor, name, uri, headers }: PageRequest) -> HandlerResult {
     let parameters = query(&uri);
@@ -345,7 +357,7 @@ pub(crate) async fn difference(PageRequest { wiki, visitor, name, uri, headers }
     let from = match number(parameters.get("from"), "from")? {
         Some(from) => from,
         // The first revision of a redirect is not 1.
-        None => wiki.database.history(&name, Some((to, 0)), 1).await?.first().map_or(0, |change| change.revision),
+        None => preceding(&wiki.database.history(&name, Some((to, 0)), LINES).await?),
     };
     let by_words = parameters.get("by").is_none_or(|by| by != "lines");
     let (old, new) = (content_of(&wiki, &name, from).await?, content_of(&wiki, &name, to).await?);
@@ -356,13 +368,18 @@ pub(crate) async fn difference(PageRequest { wiki, visitor, name, uri, headers }
     Ok(wiki.show(&headers, &visitor, html, vec![keys::page(&name), keys::TEMPLATES.to_owned()]))
 }
 
+/// The newest revision in a history that was not erased, or else the newest; 0 without any.
+fn preceding(history: &[Change]) -> u64 {
+    let kept = history.iter().find(|change| change.file.is_none() && change.erased.is_none());
+    kept.or(history.first()).map_or(0, |change| change.revision)
+}
+
 /// The contents of a revision; none before the first one, and for a deletion.
 async fn content_of(wiki: &Wiki, name: &Name, revision: u64) -> Result<Option<Content>, Problem> {
     if revision == 0 {
         return Ok(None);
     }
-    let none = || Problem::not_found(format!("There is no revision {revision} of {name}."));
-    Ok(wiki.database.revision(name, revision).await?.ok_or_else(none)?.content)
+    Ok(existing_revision(wiki, name, revision).await?.content)
 }
 
 /// `GET /wiki/NAME/backlinks`.

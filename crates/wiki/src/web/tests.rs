@@ -555,6 +555,62 @@ async fn history_differences_and_reverts() {
 }
 
 #[tokio::test]
+async fn an_erased_revision_is_gone() {
+    let site = Site::new(Settings::default()).await;
+    site.write("A", "one\n").await;
+    site.form("/wiki/A", &[], &[("text", "secret\n"), ("comment", "secret"), ("author", "secret")]).await;
+    site.write("A", "three\n").await;
+    site.database.erase(&["A/revisions/2".parse().unwrap()], 1_795_382_045_999).await.unwrap();
+    for path in ["/wiki/A/revisions/2", "/wiki/A/diff?from=1&to=2", "/wiki/A/diff?from=2&to=3"] {
+        for accept in ["text/html", "text/markdown", "application/json"] {
+            let gone = site.get(path, &[(ACCEPT, accept)]).await;
+            assert!(gone.status == 410 && gone.text.contains("Revision 2 of A was erased on 2026-11-22"), "{path}");
+            assert_eq!(gone.header(CACHE_CONTROL), "no-store");
+        }
+    }
+    let diff = site.get("/wiki/A/diff", &[HTML]).await.text;
+    assert!(diff.contains("<del>one</del>") && diff.contains("<ins>three</ins>"), "{diff}");
+    for path in ["/wiki/A/history", "/recent"] {
+        let change = site.get(path, &[JSON]).await.json()["changes"][1].clone();
+        assert_eq!((&change["revision"], &change["erased"]), (&json!(2), &json!("2026-11-22T21:14:05Z")));
+        let page = site.get(path, &[HTML]).await.text;
+        assert!(page.contains(">erased<") && !page.contains("secret"), "{page}");
+        assert!(
+            !page.contains("revisions/2") && !page.contains("diff?to=2") && !page.contains("value=\"2\""),
+            "{page}"
+        );
+    }
+    let history = site.get("/wiki/A/history", &[HTML]).await.text;
+    assert!(history.contains("name=\"from\" value=\"1\" checked"), "the ones around it are compared: {history}");
+    assert!(!site.get("/recent.atom", &[]).await.text.contains("secret"));
+    assert_eq!(site.form("/wiki/A/revert", &[], &[("revision", "2")]).await.status, 404);
+    // An edit that began with it is merged without it.
+    let conflict = site.send("PUT", "/wiki/A", &[(IF_MATCH, "\"r2-j\"")], "four\n").await;
+    assert!(conflict.status == 412 && !conflict.text.contains("secret"), "{}", conflict.text);
+}
+
+#[tokio::test]
+async fn an_erased_version_of_a_file_is_gone() {
+    let site = Site::new(Settings::default()).await;
+    site.write("A", "x").await;
+    let file = "/wiki/A/files/a.txt";
+    for (author, text) in [("Ana", "secret"), ("Bor", "two")] {
+        site.send("PUT", &format!("{file}?author={author}"), &[], text).await;
+    }
+    let changes = site.get(&format!("{file}/history"), &[JSON]).await.json()["changes"].clone();
+    let version = format!("{file}/versions/{}", changes[0]["sequence"]);
+    assert_eq!(site.get(&version, &[]).await.text, "secret");
+    let target = version.strip_prefix("/wiki/").unwrap().parse().unwrap();
+    site.database.erase(&[target], 1_795_382_045_999).await.unwrap();
+    assert_eq!(site.get(&version, &[]).await.status, 404);
+    assert_eq!(site.get(file, &[]).await.text, "two");
+    let change = site.get(&format!("{file}/history"), &[JSON]).await.json()["changes"][0].clone();
+    assert_eq!((&change["erased"], &change["author"]), (&json!("2026-11-22T21:14:05Z"), &json!("Bor")));
+    let history = site.get(&format!("{file}/history"), &[HTML]).await.text;
+    assert!(history.contains("earlier version erased") && !history.contains("/restore"), "{history}");
+}
+
+#[tokio::test]
 async fn a_long_difference_is_cut() {
     let site = Site::new(Settings::default()).await;
     let lines = |word: &str| (0..6_000).map(|number| format!("{word} {number}\n")).collect::<String>();

@@ -1,0 +1,114 @@
+//! What can be erased for good, and why something is not.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use crate::error::DatabaseError;
+use crate::name::{Name, NameError};
+
+/// Limit of the other places of erased bytes that [`Database::erase`](crate::Database::erase) returns.
+pub const OTHER_PLACES_MAX: usize = 20;
+
+/// What can be erased. As text it is written as in its address: `NAME`, `NAME/revisions/N`, `NAME/files/FILE` or
+/// `NAME/files/FILE/versions/N`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    pub page: Name,
+    pub part: TargetPart,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TargetPart {
+    /// A deleted page with its history and its attachments.
+    Page,
+    /// An earlier revision.
+    Revision(u64),
+    /// A deleted attachment with its earlier versions.
+    File(Name),
+    /// The version of an attachment that the change at this position in the sequence replaced or deleted.
+    Version(Name, u64),
+}
+
+/// Why a text is not a target.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TargetError {
+    #[error("write NAME, NAME/revisions/N, NAME/files/FILE or NAME/files/FILE/versions/N")]
+    Form,
+    #[error("{0:?} is not a number")]
+    Number(String),
+    #[error("{0:?}: {1}")]
+    Name(String, #[source] NameError),
+}
+
+/// Why nothing was erased.
+#[derive(Debug, Error)]
+pub enum EraseError {
+    /// There is no such page, revision, attachment or version.
+    #[error("there is no {0}; the history of a page links to its revisions and files")]
+    Missing(Target),
+    /// The page or attachment is not deleted, or the revision is the current one.
+    #[error("{target} is {remedy}", target = .0, remedy = use_and_remedy(&.0.part))]
+    InUse(Target),
+    /// The database failed. If it is the file that could not be rewritten, the targets are erased for all readers.
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
+}
+
+fn use_and_remedy(part: &TargetPart) -> &'static str {
+    match part {
+        TargetPart::Page => "not deleted: delete the page first, then erase it",
+        TargetPart::File(_) => "not deleted: delete the file first, then erase it",
+        TargetPart::Revision(_) | TargetPart::Version(..) => {
+            "the current text: save the page without what is to be erased first, then erase this revision"
+        }
+    }
+}
+
+impl FromStr for Target {
+    type Err = TargetError;
+
+    fn from_str(text: &str) -> Result<Self, TargetError> {
+        let name = |text: &str| Name::parse(text).map_err(|error| TargetError::Name(text.to_owned(), error));
+        let number = |text: &str| text.parse().map_err(|_| TargetError::Number(text.to_owned()));
+        let segments: Vec<&str> = text.split('/').collect();
+        let (page, part) = match segments[..] {
+            [page] => (page, TargetPart::Page),
+            [page, "revisions", revision] => (page, TargetPart::Revision(number(revision)?)),
+            [page, "files", file] => (page, TargetPart::File(name(file)?)),
+            [page, "files", file, "versions", sequence] => (page, TargetPart::Version(name(file)?, number(sequence)?)),
+            _ => return Err(TargetError::Form),
+        };
+        Ok(Self { page: name(page)?, part })
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let page = &self.page;
+        match &self.part {
+            TargetPart::Page => write!(f, "{page}"),
+            TargetPart::Revision(revision) => write!(f, "{page}/revisions/{revision}"),
+            TargetPart::File(file) => write!(f, "{page}/files/{file}"),
+            TargetPart::Version(file, sequence) => write!(f, "{page}/files/{file}/versions/{sequence}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_written_as_in_addresses() {
+        for text in ["Old town", "Žaba/revisions/3", "A/files/map.png", "A/files/map.png/versions/17"] {
+            assert_eq!(text.parse::<Target>().unwrap().to_string(), text);
+        }
+        assert_eq!("Old_town/files/a_b".parse::<Target>().unwrap().to_string(), "Old town/files/a b");
+        for text in ["", "/wiki/A", "A/", "A/revisions", "A/revisions/x", "A/revisions/-1", "A/files/", "A/versions/1"]
+        {
+            assert!(text.parse::<Target>().is_err(), "{text:?}");
+        }
+    }
+}
