@@ -237,8 +237,8 @@ struct TargetToml {
     /// URL of its metrics in the text format of Prometheus or OpenMetrics; used if `process` is not found.
     #[schemars(with = "Option<String>")]
     metrics: Option<Spanned<String>>,
-    /// File with `Bearer TOKEN` or `Basic USER:PASSWORD` for the Authorization header of requests for `metrics`; read for
-    /// each request.
+    /// File with `Bearer TOKEN` or `Basic USER:PASSWORD` for the Authorization header of requests for `metrics`; read
+    /// for each request.
     #[schemars(with = "Option<String>")]
     metrics_auth_file: Option<Spanned<String>>,
 }
