@@ -55,7 +55,7 @@
     if (name === '@clock') {
       return (value) => {
         const time = new Date(value);
-        const clock = time.toISOString().slice(11, 16);
+        const clock = time.toISOString().slice(11, value % 60000 ? 19 : 16);
         return clock === '00:00' ? weekdays[time.getUTCDay()] + ' ' + time.getUTCDate() : clock;
       };
     }

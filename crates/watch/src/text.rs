@@ -75,7 +75,7 @@ pub fn availability(target: &TargetHistory, availability: f64) -> String {
     let known = target.up + target.down;
     let outages = target.outages.len() as u64 + target.outages_more + u64::from(target.ongoing.is_some());
     format!(
-        "Up in {} of {} intervals ({}), {}; {} of requests good; objective {}: {}; {} of the error budget used.",
+        "Up in {} of {} intervals ({}), {}; {} of requests good; objective {}: {}; {} the error budget used.",
         breme_base::grouped(target.up),
         breme_base::grouped(known),
         percent(compliance.uptime),
@@ -83,16 +83,17 @@ pub fn availability(target: &TargetHistory, availability: f64) -> String {
         percent(compliance.good),
         percent(availability),
         if compliance.is_met { "met" } else { "missed" },
-        percent_of_budget(compliance.budget_used),
+        part_of_budget(compliance.budget_used),
     )
 }
 
-fn percent_of_budget(used: f64) -> String {
+/// The words before "the error budget": `40 % of`, `25 times`.
+fn part_of_budget(used: f64) -> String {
     if (0.9..1.1).contains(&used) {
         // Shows on which side of the objective it is.
-        format!("{:.1} %", used * 100.0)
+        format!("{:.1} % of", used * 100.0)
     } else if used < 10.0 {
-        format!("{:.0} %", used * 100.0)
+        format!("{:.0} % of", used * 100.0)
     } else {
         format!("{used:.0} times")
     }
@@ -261,6 +262,7 @@ fn chance(p: Option<f64>) -> String {
 mod tests {
     use super::*;
     use crate::findings::LevelChange;
+    use crate::record::Counts;
 
     #[test]
     fn findings_name_intervals_and_p() {
@@ -318,6 +320,16 @@ mod tests {
                 "Renew the certificate: it expired 2 d ago (2026-01-05 00:00:00+00:00)."
             ]
         );
+    }
+
+    #[test]
+    fn the_used_error_budget_is_a_share_or_a_multiple() {
+        let sentence = |ok| {
+            let counts = Counts { requests: 1_000, ok, ..Counts::default() };
+            availability(&TargetHistory { up: 1, counts, ..TargetHistory::default() }, 0.99)
+        };
+        assert!(sentence(996).ends_with(" 40 % of the error budget used."), "{}", sentence(996));
+        assert!(sentence(500).ends_with(" 50 times the error budget used."), "{}", sentence(500));
     }
 
     #[test]
