@@ -23,8 +23,6 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::objective::AlertLimits;
-
 /// Longest watch file, bytes.
 pub const WATCH_FILE_BYTES_MAX: u64 = 1 << 20;
 /// Most targets.
@@ -274,16 +272,6 @@ impl File {
         }
     }
 
-    #[must_use]
-    pub const fn alert_limits(&self) -> AlertLimits {
-        AlertLimits {
-            availability: self.objective.availability,
-            down_after: self.alert.down_after,
-            burn_rate: self.alert.burn_rate,
-            certificate_within: self.alert.certificate_expires_within,
-        }
-    }
-
     fn from_toml(written: FileToml, collector: &mut Collector) -> Self {
         let interval = time(written.interval.as_ref(), Duration::from_secs(60), collector);
         if let Some(spanned) = &written.interval
@@ -526,11 +514,13 @@ mod tests {
 
     #[test]
     fn alerts_of_certificates_can_be_switched_off() {
-        let within = |alert: &str| File::parse(&format!("{SMALL}{alert}"), |_, _| Ok(())).unwrap().alert_limits();
-        assert_eq!(within("").certificate_within, 14 * DAY);
-        assert_eq!(within("[alert]\ndown_after = 1\n").certificate_within, 14 * DAY);
-        assert_eq!(within("[alert]\ncertificate_expires_within = '30d'\n").certificate_within, 30 * DAY);
-        assert_eq!(within("[alert]\ncertificate_expires_within = '0s'\n").certificate_within, Duration::ZERO);
+        let within = |alert: &str| {
+            File::parse(&format!("{SMALL}{alert}"), |_, _| Ok(())).unwrap().alert.certificate_expires_within
+        };
+        assert_eq!(within(""), 14 * DAY);
+        assert_eq!(within("[alert]\ndown_after = 1\n"), 14 * DAY);
+        assert_eq!(within("[alert]\ncertificate_expires_within = '30d'\n"), 30 * DAY);
+        assert_eq!(within("[alert]\ncertificate_expires_within = '0s'\n"), Duration::ZERO);
     }
 
     #[test]

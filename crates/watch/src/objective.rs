@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::certificate::CertificateExpiry;
+use crate::file::File;
 use crate::history::TargetHistory;
 use crate::record::{ClockReading, Counts, Probe, TargetState};
 
@@ -56,6 +57,18 @@ pub struct AlertLimits {
     pub burn_rate: f64,
     /// Time until a certificate expires; zero: no alert.
     pub certificate_within: Duration,
+}
+
+impl AlertLimits {
+    #[must_use]
+    pub const fn from_file(file: &File) -> Self {
+        Self {
+            availability: file.objective.availability,
+            down_after: file.alert.down_after,
+            burn_rate: file.alert.burn_rate,
+            certificate_within: file.alert.certificate_expires_within,
+        }
+    }
 }
 
 /// Derives alerts of a target from its intervals.

@@ -18,7 +18,7 @@ use breme_driver::Clock;
 use breme_load_command::Cancellation;
 use breme_watch::history::{JournalInfo, RECENT_MAX, TargetHistory, for_each_interval};
 use breme_watch::journal::{Journal, JournalError};
-use breme_watch::objective::{AlertKind, Compliance, ObjectiveMonitor};
+use breme_watch::objective::{AlertKind, AlertLimits, Compliance, ObjectiveMonitor};
 use breme_watch::record::{ClockReading, Probe};
 use breme_watch::{Destination, File, WatchTarget, text};
 use jiff::tz::TimeZone;
@@ -236,7 +236,7 @@ impl WatchLoop {
                     Arc::new(Prober::new(number, written, measurement, authorization, file.objective))
                 }
             };
-            let limits = file.alert_limits();
+            let limits = AlertLimits::from_file(&file);
             let mut monitor = monitor.unwrap_or_else(|| ObjectiveMonitor::new(limits));
             monitor.set_limits(limits);
             self.targets.push(Target { prober, monitor });
