@@ -56,6 +56,13 @@ pub enum EraseError {
     Database(#[from] DatabaseError),
 }
 
+/// Says that the bytes of what was erased remain at other places.
+#[must_use]
+pub fn remaining(others: &[Target]) -> String {
+    let others: Vec<String> = others.iter().map(ToString::to_string).collect();
+    format!("the same bytes remain as {}; erase them too", others.join(", "))
+}
+
 fn use_and_remedy(part: &TargetPart) -> &'static str {
     match part {
         TargetPart::Page => "not deleted: delete the page first, then erase it",

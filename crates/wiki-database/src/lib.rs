@@ -39,7 +39,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use self::database::Database;
-pub use self::erasure::{EraseError, OTHER_PLACES_MAX, Target, TargetError, TargetPart};
+pub use self::erasure::{EraseError, OTHER_PLACES_MAX, Target, TargetError, TargetPart, remaining};
 pub use self::error::{DatabaseError, WriteError};
 pub use self::keys::PURGES_QUEUED_MAX;
 pub use self::operation::Writes;

@@ -45,7 +45,7 @@ use self::connection::{
 };
 use self::writer::Writer;
 use crate::database::Database;
-use crate::erasure::{EraseError, Target};
+use crate::erasure::{EraseError, Target, remaining};
 use crate::error::DatabaseError;
 use crate::name::Name;
 use crate::operation::OperationQueue;
@@ -380,8 +380,16 @@ impl Database for SqliteDatabase {
         let others = self.queue()?.erase(targets, time).await?;
         let path = self.readers.path.clone();
         let ended = |error: JoinError| Err(DatabaseError::temporary("rewrite the file", &error.to_string()));
-        tokio::task::spawn_blocking(move || rewrite(&path)).await.unwrap_or_else(ended)?;
-        Ok(others)
+        let rewritten = tokio::task::spawn_blocking(move || rewrite(&path)).await.unwrap_or_else(ended);
+        match rewritten {
+            Ok(()) => Ok(others),
+            Err(error) if others.is_empty() => Err(error.into()),
+            // An erasure that is repeated no longer finds them.
+            Err(error) => {
+                let reason = format!("{}; {}", error.reason, remaining(&others));
+                Err(DatabaseError { reason, ..error }.into())
+            }
+        }
     }
 
     async fn queued_purges(&self, edge: &str, limit: usize) -> Result<Vec<(u64, String)>, DatabaseError> {

@@ -231,7 +231,8 @@ pub enum UpkeepAction {
     Erase {
         #[command(flatten)]
         database: DatabaseArgs,
-        /// What to erase, as in its address: NAME, NAME/revisions/N, NAME/files/FILE or NAME/files/FILE/versions/N
+        /// What to erase, as in its address, but with names as displayed, not percent-encoded: NAME, NAME/revisions/N,
+        /// NAME/files/FILE or NAME/files/FILE/versions/N
         #[arg(value_name = "WHAT", required = true)]
         targets: Vec<Target>,
     },

@@ -11,7 +11,7 @@ use breme_wiki::calendar::{now, rfc3339};
 use breme_wiki::folder::{Copied, export, import};
 use breme_wiki_database::name::Name;
 use breme_wiki_database::{
-    Database, DatabaseError, backup, open, open_for_upkeep, open_for_upkeep_of_existing, open_to_read,
+    Database, DatabaseError, backup, open, open_for_upkeep, open_for_upkeep_of_existing, open_to_read, remaining,
 };
 
 use super::arguments::{DatabaseArgs, TokenAction, UpkeepAction, UserAction};
@@ -56,8 +56,7 @@ pub(super) async fn carry_out(action: &UpkeepAction) -> Result<ExitCode, Failure
             let others = existing(database).await?.erase(targets, now()).await.map_err(Failure::run)?;
             targets.iter().for_each(|target| output_line!("erased {target}"));
             if !others.is_empty() {
-                let others: Vec<String> = others.iter().map(ToString::to_string).collect();
-                return Err(Failure::run(format!("the same bytes remain as {}; erase them too", others.join(", "))));
+                return Err(Failure::run(remaining(&others)));
             }
         }
         UpkeepAction::User(action) => user(action).await?,

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
@@ -28,6 +28,11 @@ pub(super) const LOG_BYTES_MAX: i64 = 64 << 20;
 
 /// How long a statement waits for another program that uses the file, such as a backup.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long the emptying of the log waits for the checkpoint of another connection, which may write the whole file, and
+/// how often it tries.
+const CHECKPOINT_MAX: Duration = Duration::from_secs(600);
+const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Limit of the prepared statements of a connection.
 const STATEMENTS_MAX: usize = 64;
@@ -66,13 +71,30 @@ pub(super) fn rewrite(path: &Path) -> Result<(), DatabaseError> {
     };
     make_durable(&connection).map_err(failed)?;
     connection.execute_batch("VACUUM").map_err(failed)?;
-    let is_busy: bool =
-        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).map_err(failed)?;
-    if is_busy {
+    if !empty_log(&connection).map_err(failed)? {
         let reason = "another program reads the file, so that its log still has the bytes; run the command again";
         return Err(DatabaseError::temporary(ACTION, &format!("{}: {reason}", path.display())));
     }
     Ok(())
+}
+
+/// Empties the log; returns false if another program reads from it for too long.
+fn empty_log(connection: &Connection) -> rusqlite::Result<bool> {
+    let until = Instant::now() + CHECKPOINT_MAX;
+    loop {
+        let begun = Instant::now();
+        let is_busy: bool = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
+        if !is_busy {
+            return Ok(true);
+        }
+        // SQLite waits for readers and writers, but not for the checkpoint of another connection, such as the one after
+        // a commit of the wiki.
+        let has_waited = begun.elapsed() >= BUSY_TIMEOUT / 2;
+        if has_waited || Instant::now() >= until {
+            return Ok(false);
+        }
+        std::thread::sleep(CHECKPOINT_INTERVAL);
+    }
 }
 
 pub(super) fn failure(action: &'static str, path: &Path, error: &rusqlite::Error) -> DatabaseError {

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use breme_wiki_database::page::{Found, Write};
 use breme_wiki_database::sqlite::{CACHE_BYTES_DEFAULT, SqliteDatabase};
@@ -407,18 +408,42 @@ async fn nothing_of_what_was_erased_remains_in_the_files_of_a_running_wiki() {
 async fn an_erasure_beside_a_long_read_says_what_remains() {
     let fixture = Fixture::new();
     let database = fixture.open();
-    for text in ["secret", "new"] {
-        database.write(save("A", text)).await.unwrap();
+    for write in [save("A", "secret"), save("A", "new"), attach("A", "copy", b"f"), attach("A", "f", b"f")] {
+        database.write(write).await.unwrap();
     }
+    let version = database.write(attach("A", "f", b"new")).await.unwrap().sequence;
     let reader = Connection::open(fixture.path()).unwrap();
     reader.execute_batch("BEGIN; SELECT * FROM revisions").unwrap();
-    let what = targets(&["A/revisions/1"]);
+    let what = targets(&["A/revisions/1", &format!("A/files/f/versions/{version}")]);
     let message = database.erase(&what, 1).await.unwrap_err().to_string();
     assert!(message.contains("wiki.db: another program reads the file") && message.contains("again"), "{message}");
-    assert!(database.history(&name("A"), None, 9).await.unwrap()[1].erased.is_some());
+    assert!(message.ends_with("the same bytes remain as A/files/copy; erase them too"), "{message}");
+    assert!(database.history(&name("A"), None, 9).await.unwrap().last().unwrap().erased.is_some());
     assert!(is_in_files(&fixture, "secret"));
     drop(reader);
     database.erase(&what, 2).await.unwrap();
+    assert!(!is_in_files(&fixture, "secret"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_erasure_waits_for_the_checkpoints_of_others() {
+    let fixture = Fixture::new();
+    let database = fixture.open();
+    for write in [save("A", "secret"), save("A", "new"), attach("A", "f", &[1; 8 << 20])] {
+        database.write(write).await.unwrap();
+    }
+    let (path, is_done) = (fixture.path(), Arc::new(AtomicBool::new(false)));
+    let ends = Arc::clone(&is_done);
+    let other = std::thread::spawn(move || {
+        let connection = Connection::open(path).unwrap();
+        while !ends.load(Ordering::Relaxed) {
+            connection.query_row("PRAGMA wal_checkpoint", [], |_| Ok(())).unwrap();
+        }
+    });
+    let erased = database.erase(&targets(&["A/revisions/1"]), 1).await;
+    is_done.store(true, Ordering::Relaxed);
+    other.join().unwrap();
+    assert_eq!(erased.unwrap(), []);
     assert!(!is_in_files(&fixture, "secret"));
 }
 

@@ -49,8 +49,13 @@ fn class(change: &Change) -> &'static str {
 }
 
 /// Whether it is a revision whose contents were erased, with its author and comment.
-fn is_erased(change: &Change) -> bool {
+pub(crate) fn is_erased(change: &Change) -> bool {
     change.erased.is_some() && change.file.is_none()
+}
+
+/// Who made the change; `None` if the name was erased.
+pub(crate) fn author(change: &Change) -> Option<&str> {
+    change.author.as_deref().or(change.erased.is_none().then_some("anonymous"))
 }
 
 /// Author, kind of change, comment.
@@ -61,7 +66,7 @@ fn details(change: &Change) -> Markup {
             " " span.kind.deleted title=(rfc3339(erased)) { @if change.file.is_some() { "earlier version erased" } @else { "erased" } }
         }
         @if !is_erased(change) {
-            " " span.author { bdi { (change.author.as_deref().unwrap_or("anonymous")) } }
+            @if let Some(author) = author(change) { " " span.author { bdi { (author) } } }
             @if change.kind != ChangeKind::Detached { " " span.hint { "· " (change.bytes) " bytes" } }
         }
         @if !change.comment.is_empty() { " " span.comment dir="auto" { (change.comment) } }

@@ -111,16 +111,17 @@ fn atom(title: &str, base: &str, changes: &[Change]) -> String {
                 (change.name.to_string(), path)
             }
         };
-        let (url, kind) = (format!("{base}{path}"), views::kind(change));
-        let author = change.author.as_deref().unwrap_or("anonymous");
+        let url = format!("{base}{path}");
+        let kind = if views::is_erased(change) { "erased" } else { views::kind(change) };
+        let author = views::author(change).map(|author| format!("<author><name>{}</name></author>\n", xml(author)));
         // Writing into a string cannot fail.
         let _ = write!(
             text,
             "<entry>\n<title>{} ({kind})</title>\n<id>{url}</id>\n<updated>{}</updated>\n<link href=\"{url}\"/>\n\
-             <author><name>{}</name></author>\n<summary>{}</summary>\n</entry>\n",
+             {}<summary>{}</summary>\n</entry>\n",
             xml(&title),
             rfc3339(change.time),
-            xml(author),
+            author.unwrap_or_default(),
             xml(&change.comment),
             url = xml(&url),
         );

@@ -582,7 +582,9 @@ async fn an_erased_revision_is_gone() {
     }
     let history = site.get("/wiki/A/history", &[HTML]).await.text;
     assert!(history.contains("name=\"from\" value=\"1\" checked"), "the ones around it are compared: {history}");
-    assert!(!site.get("/recent.atom", &[]).await.text.contains("secret"));
+    let feed = site.get("/recent.atom", &[]).await.text;
+    assert!(!feed.contains("secret") && feed.matches("<name>anonymous</name>").count() == 2, "{feed}");
+    assert!(feed.contains("<title>A (erased)</title>"), "{feed}");
     assert_eq!(site.form("/wiki/A/revert", &[], &[("revision", "2")]).await.status, 404);
     // An edit that began with it is merged without it.
     let conflict = site.send("PUT", "/wiki/A", &[(IF_MATCH, "\"r2-j\"")], "four\n").await;
@@ -608,6 +610,10 @@ async fn an_erased_version_of_a_file_is_gone() {
     assert_eq!((&change["erased"], &change["author"]), (&json!("2026-11-22T21:14:05Z"), &json!("Bor")));
     let history = site.get(&format!("{file}/history"), &[HTML]).await.text;
     assert!(history.contains("earlier version erased") && !history.contains("/restore"), "{history}");
+    site.send("DELETE", &format!("{file}?author=Bor"), &[], "").await;
+    site.database.erase(&["A/files/a.txt".parse().unwrap()], 1_795_382_045_999).await.unwrap();
+    let history = site.get(&format!("{file}/history"), &[HTML]).await.text;
+    assert!(!history.contains("Bor") && !history.contains("anonymous"), "{history}");
 }
 
 #[tokio::test]
