@@ -47,6 +47,27 @@ pub(crate) fn serve_each<T>(serve: impl Fn(TcpStream) -> T + Send + Sync + 'stat
     address
 }
 
+/// A server as [`serve_each`] that answers each request with what `respond` returns for its head and its body.
+pub(crate) fn serve_requests<R: AsRef<[u8]>>(respond: impl Fn(&str, &[u8]) -> R + Send + Sync + 'static) -> SocketAddr {
+    serve_each(move |stream| answer_requests(stream, &respond))
+}
+
+/// The same for one connection. A request has a body if it has a Content-Length.
+pub(crate) fn answer_requests<R: AsRef<[u8]>>(
+    stream: impl Read + Write,
+    respond: impl Fn(&str, &[u8]) -> R,
+) -> io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    while let Some(head) = read_head(&mut stream)? {
+        let length =
+            head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+        let mut body = vec![0; length.unwrap_or(0)];
+        stream.read_exact(&mut body)?;
+        stream.get_mut().write_all(respond(&head, &body).as_ref())?;
+    }
+    Ok(())
+}
+
 /// The head of the next message, with the empty line; none if there is no further complete one.
 pub(crate) fn read_head(input: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut head = String::new();

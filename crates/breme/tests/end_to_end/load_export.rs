@@ -1,7 +1,7 @@
 //! The metrics of a running load: at its admin address, and sent by remote write and OTLP.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Output, Stdio};
@@ -12,7 +12,7 @@ use breme_testkit::reserved_address;
 use serde_json::Value;
 
 use crate::admin::{check_prometheus_text, metrics};
-use crate::harness::{PATIENCE, Signal, Site, breme, get, load, read_head, send_signal, serve_each, wait};
+use crate::harness::{PATIENCE, Signal, Site, breme, get, load, send_signal, serve_each, serve_requests, wait};
 use crate::remote_write::{Series, fields, series};
 
 /// `breme load --until-stopped`, with the counts of short intervals.
@@ -127,24 +127,17 @@ fn receiver(statuses: &'static [u16]) -> (SocketAddr, Receiver<Vec<u8>>) {
 fn receiver_at(path: &'static str, statuses: &'static [u16]) -> (SocketAddr, Receiver<Vec<u8>>) {
     let (sender, bodies) = channel();
     let state = Mutex::new((0, sender));
-    let address = serve_each(move |stream: TcpStream| {
-        let mut input = BufReader::new(stream.try_clone().unwrap());
-        let mut output = stream;
-        while let Ok(Some(head)) = read_head(&mut input) {
-            assert!(head.starts_with(&format!("POST {path} ")) && head.contains("Bearer 123\r\n"), "{head}");
-            let lower = head.to_ascii_lowercase();
-            let length = lower.split("content-length: ").nth(1).and_then(|rest| rest.lines().next()?.parse().ok());
-            let mut body = vec![0; length.unwrap()];
-            input.read_exact(&mut body).unwrap();
-            let mut state = state.lock().unwrap();
-            let status = statuses[state.0.min(statuses.len() - 1)];
-            state.0 += 1;
-            if status == 204 {
-                let _ = state.1.send(body);
-            }
-            drop(state);
-            let _ = write!(output, "HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n");
+    let address = serve_requests(move |head, body| {
+        assert!(head.starts_with(&format!("POST {path} ")) && head.contains("Bearer 123\r\n"), "{head}");
+        assert!(!body.is_empty(), "{head}");
+        let mut state = state.lock().unwrap();
+        let status = statuses[state.0.min(statuses.len() - 1)];
+        state.0 += 1;
+        if status == 204 {
+            let _ = state.1.send(body.to_vec());
         }
+        drop(state);
+        format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n")
     });
     (address, bodies)
 }

@@ -1,7 +1,7 @@
 //! Flags that users of curl, wrk, oha, hey, k6, vegeta and hyperfine know: each has its effect on the wire, or an error
 //! that names the flag or command to use instead.
 
-use std::io::{BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::process::{Output, Stdio};
@@ -9,28 +9,17 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
-use crate::harness::{DRIVERS, breme, load, load_json, serve_each};
+use crate::harness::{DRIVERS, answer_requests, breme, load, load_json, serve_each};
 
 type Requests = Arc<Mutex<Vec<String>>>;
 
 /// Responds to each request with 204, to `/moved` with a redirect to `/there`, and records the requests.
-fn serve<S: Read + Write>(stream: S, requests: &Requests) {
-    let mut stream = BufReader::new(stream);
-    while let Ok(Some(head)) = crate::harness::read_head(&mut stream) {
-        let length =
-            head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
-        let mut content = vec![0; length.unwrap_or(0)];
-        if stream.read_exact(&mut content).is_err() {
-            return;
-        }
-        let is_moved = head.split(' ').nth(1) == Some("/moved");
-        requests.lock().unwrap().push(head + &String::from_utf8_lossy(&content));
+fn serve(stream: impl Read + Write, requests: &Requests) -> io::Result<()> {
+    answer_requests(stream, |head, body| {
+        requests.lock().unwrap().push(head.to_owned() + &String::from_utf8_lossy(body));
         let moved = "HTTP/1.1 302 Found\r\nLocation: /there\r\nContent-Length: 0\r\n\r\n";
-        let answer = if is_moved { moved } else { "HTTP/1.1 204 No Content\r\n\r\n" };
-        if stream.get_mut().write_all(answer.as_bytes()).is_err() {
-            return;
-        }
-    }
+        if head.split(' ').nth(1) == Some("/moved") { moved } else { "HTTP/1.1 204 No Content\r\n\r\n" }
+    })
 }
 
 struct Server {

@@ -2,13 +2,12 @@
 //! cache that writes invalidate.
 
 use std::collections::BTreeMap;
-use std::io::{self, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
-use crate::harness::{Site, load, read_head, serve_each};
+use crate::harness::{Site, load, serve_requests};
 
 /// Pages, and the number of requests since the last query.
 #[derive(Default)]
@@ -36,24 +35,14 @@ impl Wiki {
 
 fn wiki(forgets: bool) -> SocketAddr {
     let wiki = Arc::new(Mutex::new(Wiki::default()));
-    serve_each(move |stream| serve(stream, &wiki, forgets))
-}
-
-fn serve(mut stream: TcpStream, wiki: &Mutex<Wiki>, forgets: bool) -> io::Result<()> {
-    let mut input = BufReader::new(stream.try_clone()?);
-    while let Some(head) = read_head(&mut input)? {
+    serve_requests(move |head, body| {
         let mut words = head.split(' ');
         let (method, target) = (words.next().unwrap(), words.next().unwrap());
-        let length =
-            head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
-        let mut content = vec![0; length.unwrap_or(0)];
-        input.read_exact(&mut content)?;
-        let (status, content) = wiki.lock().unwrap().respond(method, target, content, forgets);
+        let (status, content) = wiki.lock().unwrap().respond(method, target, body.to_vec(), forgets);
         let fields = if method == "GET" { "Cache-Control: max-age=600\r\n" } else { "" };
-        write!(stream, "HTTP/1.1 {status} Status\r\n{fields}Content-Length: {}\r\n\r\n", content.len())?;
-        stream.write_all(&content)?;
-    }
-    Ok(())
+        let head = format!("HTTP/1.1 {status} Status\r\n{fields}Content-Length: {}\r\n\r\n", content.len());
+        [head.into_bytes(), content].concat()
+    })
 }
 
 const SCENARIO: &str = r#"

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use tempfile::TempDir;
 
-use crate::harness::{DRIVERS, Nginx, PATIENCE, Signal, Site, breme, load_json, read_head, run, wait_until};
+use crate::harness::{DRIVERS, Nginx, PATIENCE, Signal, Site, answer_requests, breme, load_json, run, wait_until};
 
 /// A folder for sockets, with the path of one.
 fn socket(name: &str) -> (TempDir, PathBuf) {
@@ -43,12 +43,10 @@ fn recorder(path: &Path) -> Receiver<String> {
         for stream in listener.incoming().flatten() {
             let heads = heads.clone();
             std::thread::spawn(move || {
-                let mut input = BufReader::new(&stream);
-                while let Ok(Some(head)) = read_head(&mut input) {
-                    if heads.send(head).is_err() || (&stream).write_all(b"HTTP/1.1 204 No Content\r\n\r\n").is_err() {
-                        return;
-                    }
-                }
+                answer_requests(stream, |head, _| {
+                    let _ = heads.send(head.to_owned()); // fails at the end of the test
+                    "HTTP/1.1 204 No Content\r\n\r\n"
+                })
             });
         }
     });

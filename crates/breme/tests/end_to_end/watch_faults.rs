@@ -1,7 +1,7 @@
 //! `breme watch`: servers that slow down and leak, webhooks that fail, limits of this machine.
 
-use std::io::{BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::Write;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -12,7 +12,7 @@ use breme_testkit::reserved_address;
 use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
 use serde_json::Value;
 
-use crate::harness::{PATIENCE, POLL_PAUSE, Site, breme, get, read_head, serve_each};
+use crate::harness::{PATIENCE, POLL_PAUSE, Site, breme, get, serve_requests};
 use crate::remote_write::{Series, series};
 use crate::watch::{PATIENT_LOAD, Watch, file, limited_command, number, one_target, report};
 
@@ -53,34 +53,27 @@ impl Drop for Leak {
 fn faulty_server(leak: &Leak, sender: Sender<u64>) -> SocketAddr {
     let lines = Arc::clone(&leak.lines);
     let state = Mutex::new((0, sender));
-    serve_each(move |stream: TcpStream| {
-        let mut input = BufReader::new(stream.try_clone().unwrap());
-        let mut output = stream;
-        while let Ok(Some(head)) = read_head(&mut input) {
-            let body = if head.starts_with("GET /slowing ") {
-                let count = {
-                    let mut state = state.lock().unwrap();
-                    state.0 += 1;
-                    let _ = state.1.send(state.0);
-                    state.0
-                };
-                std::thread::sleep(if count > SLOW_FROM { SLOW } else { FAST });
-                String::from("slow")
-            } else if head.starts_with("GET /metrics ") {
-                String::from(
-                    "process_resident_memory_bytes 12345678\nprocess_open_fds 30\nprocess_max_fds 60\n\
-                     process_cpu_seconds_total 4.5\nprocess_threads 7\n",
-                )
-            } else {
-                let line = "x".repeat(LEAK_BYTES) + "\n";
-                lines.lock().unwrap().write_all(line.as_bytes()).unwrap();
-                String::from("leak")
+    serve_requests(move |head, _| {
+        let body = if head.starts_with("GET /slowing ") {
+            let count = {
+                let mut state = state.lock().unwrap();
+                state.0 += 1;
+                let _ = state.1.send(state.0);
+                state.0
             };
-            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-            if output.write_all(head.as_bytes()).is_err() {
-                return;
-            }
-        }
+            std::thread::sleep(if count > SLOW_FROM { SLOW } else { FAST });
+            String::from("slow")
+        } else if head.starts_with("GET /metrics ") {
+            String::from(
+                "process_resident_memory_bytes 12345678\nprocess_open_fds 30\nprocess_max_fds 60\n\
+                     process_cpu_seconds_total 4.5\nprocess_threads 7\n",
+            )
+        } else {
+            let line = "x".repeat(LEAK_BYTES) + "\n";
+            lines.lock().unwrap().write_all(line.as_bytes()).unwrap();
+            String::from("leak")
+        };
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())
     })
 }
 
@@ -127,17 +120,12 @@ fn finds_a_slower_server_and_a_leak() {
 #[test]
 fn metrics_are_read_with_credentials() {
     let folder = tempfile::tempdir().unwrap();
-    let address = serve_each(|stream: TcpStream| {
-        let mut input = BufReader::new(stream.try_clone().unwrap());
-        let mut output = stream;
-        while let Ok(Some(head)) = read_head(&mut input) {
-            let lower = head.to_ascii_lowercase();
-            let is_allowed =
-                !head.starts_with("GET /metrics ") || lower.contains("\r\nauthorization: bearer right\r\n");
-            let (status, body) =
-                if is_allowed { ("200 OK", "process_resident_memory_bytes 12345678\n") } else { ("401 No", "") };
-            let _ = write!(output, "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-        }
+    let address = serve_requests(|head, _| {
+        let lower = head.to_ascii_lowercase();
+        let is_allowed = !head.starts_with("GET /metrics ") || lower.contains("\r\nauthorization: bearer right\r\n");
+        let (status, body) =
+            if is_allowed { ("200 OK", "process_resident_memory_bytes 12345678\n") } else { ("401 No", "") };
+        format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
     });
     let token = secret(folder.path(), "Bearer wrong");
     let text = format!(
@@ -163,14 +151,8 @@ fn metrics_are_read_with_credentials() {
 #[test]
 fn hanging_metrics_cost_no_interval() {
     let folder = tempfile::tempdir().unwrap();
-    let address = serve_each(|stream: TcpStream| {
-        let mut input = BufReader::new(stream.try_clone().unwrap());
-        let mut output = stream;
-        while let Ok(Some(head)) = read_head(&mut input) {
-            if !head.starts_with("GET /metrics ") {
-                let _ = output.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-            }
-        }
+    let address = serve_requests(|head, _| {
+        if head.starts_with("GET /metrics ") { "" } else { "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n" }
     });
     let text = format!(
         "interval = '1s'\n[[target]]\nname = 'shop'\nurl = 'http://{address}/'\nmetrics = 'http://{address}/metrics'\n"
@@ -186,24 +168,18 @@ fn hanging_metrics_cost_no_interval() {
 fn webhook(statuses: &'static [u16]) -> (SocketAddr, Receiver<Value>) {
     let (sender, bodies) = channel();
     let state = Mutex::new((statuses.iter(), sender));
-    let address = serve_each(move |stream: TcpStream| {
-        let mut input = BufReader::new(stream.try_clone().unwrap());
-        let mut output = stream;
-        while let Ok(Some(head)) = read_head(&mut input) {
-            let lower = head.to_ascii_lowercase();
-            assert!(lower.starts_with("post /alerts ") && lower.contains("content-type: application/json"), "{head}");
-            assert!(lower.contains("\r\nauthorization: bearer alerts.token\r\n"), "{head}");
-            let length = lower.split("content-length: ").nth(1).and_then(|rest| rest.lines().next()?.parse().ok());
-            let mut body = vec![0; length.unwrap()];
-            input.read_exact(&mut body).unwrap();
-            let mut state = state.lock().unwrap();
-            let status = *state.0.next().unwrap_or(&200);
-            if status == 200 {
-                let _ = state.1.send(serde_json::from_slice(&body).unwrap());
-            }
-            drop(state);
-            let _ = write!(output, "HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n");
+    let address = serve_requests(move |head, body| {
+        let lower = head.to_ascii_lowercase();
+        assert!(lower.starts_with("post /alerts ") && lower.contains("content-type: application/json"), "{head}");
+        assert!(lower.contains("\r\nauthorization: bearer alerts.token\r\n"), "{head}");
+        assert!(!body.is_empty(), "{head}");
+        let mut state = state.lock().unwrap();
+        let status = *state.0.next().unwrap_or(&200);
+        if status == 200 {
+            let _ = state.1.send(serde_json::from_slice(body).unwrap());
         }
+        drop(state);
+        format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n")
     });
     (address, bodies)
 }
@@ -268,28 +244,22 @@ fn remote_write_sends_each_interval() {
     let site = Site::lab("events");
     let (sender, bodies) = channel();
     let state = Mutex::new((0, sender));
-    let receiver = serve_each(move |stream: TcpStream| {
-        let mut input = BufReader::new(stream.try_clone().unwrap());
-        let mut output = stream;
-        while let Ok(Some(head)) = read_head(&mut input) {
-            let lower = head.to_ascii_lowercase();
-            for header in ["content-encoding: snappy", "content-type: application/x-protobuf"] {
-                assert!(lower.contains(header), "{head}");
-            }
-            // alice:open sesame
-            assert!(head.contains("Basic YWxpY2U6b3BlbiBzZXNhbWU=\r\n"), "{head}");
-            let length = lower.split("content-length: ").nth(1).and_then(|rest| rest.lines().next()?.parse().ok());
-            let mut body = vec![0; length.unwrap()];
-            input.read_exact(&mut body).unwrap();
-            let mut state = state.lock().unwrap();
-            state.0 += 1;
-            let status = if state.0 == 1 { 503 } else { 204 };
-            if status == 204 {
-                let _ = state.1.send(body);
-            }
-            drop(state);
-            let _ = write!(output, "HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n");
+    let receiver = serve_requests(move |head, body| {
+        let lower = head.to_ascii_lowercase();
+        for header in ["content-encoding: snappy", "content-type: application/x-protobuf"] {
+            assert!(lower.contains(header), "{head}");
         }
+        // alice:open sesame
+        assert!(head.contains("Basic YWxpY2U6b3BlbiBzZXNhbWU=\r\n"), "{head}");
+        assert!(!body.is_empty(), "{head}");
+        let mut state = state.lock().unwrap();
+        state.0 += 1;
+        let status = if state.0 == 1 { 503 } else { 204 };
+        if status == 204 {
+            let _ = state.1.send(body.to_vec());
+        }
+        drop(state);
+        format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n")
     });
     let password = secret(folder.path(), "Basic alice:open sesame\n");
     let more =

@@ -1,14 +1,12 @@
 //! `breme watch` over TLS: the expiry of certificates, and files that are read again.
 
-use std::io::{BufReader, Write};
-use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::date_time_ymd;
 use serde_json::Value;
 
-use crate::harness::{Signal, Site, breme, get, read_head, serve_each, wait_until};
+use crate::harness::{Signal, Site, breme, get, serve_requests, wait_until};
 use crate::tls::{Authority, Signed};
 use crate::watch::{Watch, file, number};
 
@@ -99,15 +97,11 @@ fn sighup_reads_certificates_and_passwords_again() {
     let folder = tempfile::tempdir().unwrap();
     let (authority, other) = (Authority::new(), Authority::new());
     let site = authority.server().site("events");
-    let protected = serve_each(|stream: TcpStream| {
-        let mut input = BufReader::new(stream.try_clone().unwrap());
-        let mut output = stream;
-        while let Ok(Some(head)) = read_head(&mut input) {
-            // alice:open sesame
-            let is_known = head.contains("Basic YWxpY2U6b3BlbiBzZXNhbWU=\r\n");
-            let status = if is_known { "200 OK" } else { "401 Unauthorized" };
-            let _ = write!(output, "HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n");
-        }
+    let protected = serve_requests(|head, _| {
+        // alice:open sesame
+        let is_known = head.contains("Basic YWxpY2U6b3BlbiBzZXNhbWU=\r\n");
+        let status = if is_known { "200 OK" } else { "401 Unauthorized" };
+        format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n")
     });
     let (trusted, password) = (folder.path().join("trusted.pem"), folder.path().join("password"));
     std::fs::copy(other.file(), &trusted).unwrap();
