@@ -56,6 +56,26 @@ pub enum EraseError {
     Database(#[from] DatabaseError),
 }
 
+impl Target {
+    /// An attachment, or its version at this position in the sequence.
+    pub(crate) const fn attachment(page: Name, file: Name, version: Option<u64>) -> Self {
+        let part = match version {
+            Some(sequence) => TargetPart::Version(file, sequence),
+            None => TargetPart::File(file),
+        };
+        Self { page, part }
+    }
+
+    /// Refuses what does not exist, or is in use.
+    pub(crate) fn check(&self, exists: bool, is_in_use: bool) -> Result<(), EraseError> {
+        match (exists, is_in_use) {
+            (false, _) => Err(EraseError::Missing(self.clone())),
+            (true, true) => Err(EraseError::InUse(self.clone())),
+            (true, false) => Ok(()),
+        }
+    }
+}
+
 /// Says that the bytes of what was erased remain at other places.
 #[must_use]
 pub fn remaining(others: &[Target]) -> String {

@@ -9,7 +9,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::error::Error;
-use crate::erasure::{Target, TargetPart};
+use crate::erasure::Target;
 use crate::keys;
 use crate::name::Name;
 use crate::page::{AttachmentInfo, Change, ChangeKind, Content, FileChange, Found, Match, Page, Revision};
@@ -204,12 +204,8 @@ pub(super) async fn list(client: &impl GenericClient, after: Option<&Name>, most
 
 /// An attachment or its version, from the columns page, file, sequence.
 pub(super) fn target(row: &Row) -> Result<Target, Error> {
-    let file = name(row, 1)?;
-    let part = match row.get::<_, Option<i64>>(2).and_then(|sequence| u64::try_from(sequence).ok()) {
-        Some(sequence) => TargetPart::Version(file, sequence),
-        None => TargetPart::File(file),
-    };
-    Ok(Target { page: name(row, 0)?, part })
+    let version = row.get::<_, Option<i64>>(2).and_then(|sequence| u64::try_from(sequence).ok());
+    Ok(Target::attachment(name(row, 0)?, name(row, 1)?, version))
 }
 
 /// The columns of an [`AttachmentInfo`].

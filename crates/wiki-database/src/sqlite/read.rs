@@ -7,7 +7,7 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Params, Row, ToSql, params};
 use serde_json::Value;
 
-use crate::erasure::{Target, TargetPart};
+use crate::erasure::Target;
 use crate::keys;
 use crate::name::Name;
 use crate::page::{AttachmentInfo, Change, ChangeKind, Content, Fields, FileChange, Found, Page, Revision};
@@ -171,12 +171,7 @@ pub(super) fn list(connection: &Connection, after: Option<&Name>, limit: usize) 
 
 /// An attachment or its version, from the columns page, file, sequence.
 pub(super) fn target(row: &Row<'_>) -> rusqlite::Result<Target> {
-    let file = name(row, 1)?;
-    let part = match row.get(2)? {
-        Some(sequence) => TargetPart::Version(file, sequence),
-        None => TargetPart::File(file),
-    };
-    Ok(Target { page: name(row, 0)?, part })
+    Ok(Target::attachment(name(row, 0)?, name(row, 1)?, row.get(2)?))
 }
 
 /// The columns of an [`AttachmentInfo`].

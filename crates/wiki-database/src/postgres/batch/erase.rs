@@ -52,8 +52,9 @@ impl Batch<'_> {
 
     /// The page of the target, if the target exists and is not in use.
     async fn erasable(&self, target: &Target) -> Result<Result<i64, EraseError>, Error> {
-        let missing = || Ok(Err(EraseError::Missing(target.clone())));
-        let Some(state) = self.state(&target.page).await? else { return missing() };
+        let Some(state) = self.state(&target.page).await? else {
+            return Ok(Err(EraseError::Missing(target.clone())));
+        };
         let (exists, is_in_use) = match &target.part {
             TargetPart::Page => (true, state.is_live),
             TargetPart::Revision(revision) => {
@@ -73,11 +74,7 @@ impl Batch<'_> {
                 (self.exists(sql, &[&state.id, &file.as_str(), &clamp(*sequence)]).await?, false)
             }
         };
-        match (exists, is_in_use) {
-            (false, _) => missing(),
-            (true, true) => Ok(Err(EraseError::InUse(target.clone()))),
-            (true, false) => Ok(Ok(state.id)),
-        }
+        Ok(target.check(exists, is_in_use).map(|()| state.id))
     }
 
     async fn exists(&self, sql: &str, parameters: &[&(dyn ToSql + Sync)]) -> Result<bool, Error> {

@@ -58,8 +58,9 @@ impl Batch<'_> {
 
     /// The page of the target, if the target exists and is not in use.
     fn erasable(&self, target: &Target) -> rusqlite::Result<Result<i64, EraseError>> {
-        let missing = || Ok(Err(EraseError::Missing(target.clone())));
-        let Some(state) = self.state(&target.page)? else { return missing() };
+        let Some(state) = self.state(&target.page)? else {
+            return Ok(Err(EraseError::Missing(target.clone())));
+        };
         let (exists, is_in_use) = match &target.part {
             TargetPart::Page => (true, state.is_live),
             TargetPart::Revision(revision) => {
@@ -79,11 +80,7 @@ impl Batch<'_> {
                 (one(self.connection, sql, &[&state.id, &file.as_str(), &clamp(*sequence)])?, false)
             }
         };
-        match (exists, is_in_use) {
-            (false, _) => missing(),
-            (true, true) => Ok(Err(EraseError::InUse(target.clone()))),
-            (true, false) => Ok(Ok(state.id)),
-        }
+        Ok(target.check(exists, is_in_use).map(|()| state.id))
     }
 
     /// Erases a deleted page except its deletion: its numbers continue, since its earlier ones are in entity tags.
