@@ -21,8 +21,7 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// The question stated in the plan.
-    /// None if it is the title.
+    /// The question stated in the plan; none if it is the title.
     pub(crate) fn question(&self) -> Option<String> {
         self.text("question").filter(|question| question != self.title().trim())
     }

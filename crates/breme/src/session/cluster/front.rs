@@ -16,6 +16,9 @@ use super::director::{Director, is_true};
 use super::hangups::Hangups;
 use super::node_place::{NodePlace, announce_nodes};
 
+/// How long the nodes of a new cluster may take to join it before clients are accepted.
+const JOIN_TIME: Duration = Duration::from_secs(10);
+
 /// Becomes true when the cluster is to end.
 pub(super) fn end_signal(readiness: Readiness) -> Result<watch::Receiver<bool>, Failure> {
     let end = ending(readiness)?;
@@ -26,9 +29,6 @@ pub(super) fn end_signal(readiness: Readiness) -> Result<watch::Receiver<bool>, 
     });
     Ok(is_ending)
 }
-
-/// How long the nodes of a new cluster may take to join it before clients are accepted.
-const JOIN_TIME: Duration = Duration::from_secs(10);
 
 /// Waits for the nodes, so that no client's first request does. Ends with the cluster.
 pub(super) async fn wait_for_nodes(joined: impl Future, is_ending: watch::Receiver<bool>) {
