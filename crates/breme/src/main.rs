@@ -20,8 +20,6 @@ mod roles;
 mod session;
 mod site;
 mod tips;
-#[cfg(target_os = "linux")]
-mod watch;
 #[cfg(feature = "applications")]
 mod wiki;
 
@@ -99,7 +97,7 @@ enum Command {
     Runs(laboratory::RunsArgs),
     /// Measure targets periodically for hours, days or weeks: uptime, response times, resources, findings, alerts.
     #[cfg(target_os = "linux")]
-    Watch(Box<watch::WatchArgs>),
+    Watch(Box<breme_watch_command::WatchArgs>),
     /// Check whether this machine is fit to measure on.
     #[cfg(target_os = "linux")]
     Doctor(doctor::DoctorArgs),
@@ -136,7 +134,7 @@ fn main() -> ExitCode {
         #[cfg(target_os = "linux")]
         Command::Runs(args) => laboratory::runs(&args),
         #[cfg(target_os = "linux")]
-        Command::Watch(args) => watch::run(&args),
+        Command::Watch(args) => breme_watch_command::run(&args),
         #[cfg(target_os = "linux")]
         Command::Doctor(args) => doctor::run(&args),
         Command::Import(args) => import::run(&args),

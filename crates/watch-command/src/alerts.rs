@@ -20,7 +20,7 @@ use breme_watch::{LatestAlert, text};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use serde_json::{Value, json};
 
-use super::journal_folder::write_private;
+use crate::journal_folder::write_private;
 
 /// Pause after a failed attempt; it doubles. A new alert is tried at once.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
@@ -63,7 +63,7 @@ struct Shared {
 
 /// Dropping it sends what is not delivered, for [`ENDING_MAX`].
 #[derive(Debug)]
-pub(super) struct Alerts {
+pub(crate) struct Alerts {
     shared: Arc<Shared>,
     ended: Ended<()>,
     /// What each target's latest alerts said when the previous watch ended; none without such a watch.
@@ -71,14 +71,14 @@ pub(super) struct Alerts {
 }
 
 /// Reports an unwritable file at the start, not with the first alert.
-pub(super) fn check(file: Option<&str>) -> Result<(), Failure> {
+pub(crate) fn check(file: Option<&str>) -> Result<(), Failure> {
     let Some(file) = file else { return Ok(()) };
     append(file, "").map_err(|error| Failure::run(format!("alert.file {file}: cannot be written: {error}")))
 }
 
 impl Alerts {
     /// `path` is the file of the latest alerts.
-    pub(super) fn start(path: PathBuf) -> Result<Self, Failure> {
+    pub(crate) fn start(path: PathBuf) -> Result<Self, Failure> {
         Self::start_with(path, PAUSE_MIN)
     }
 
@@ -113,7 +113,7 @@ impl Alerts {
     }
 
     /// Sets the destinations. Targets that are not among `names` have no alerts.
-    pub(super) fn configure(&self, webhook: Option<Receiver>, file: Option<String>, names: &[&str]) {
+    pub(crate) fn configure(&self, webhook: Option<Receiver>, file: Option<String>, names: &[&str]) {
         let mut state = self.shared.state.lock();
         (state.webhook, state.file) = (webhook, file);
         state.latest.retain(|one| names.contains(&one.of.target.as_str()));
@@ -126,13 +126,13 @@ impl Alerts {
     }
 
     /// What the previous watch said last; none if it is unknown.
-    pub(super) fn said_before(&self, target: &str, kind: AlertKind) -> Option<bool> {
+    pub(crate) fn said_before(&self, target: &str, kind: AlertKind) -> Option<bool> {
         let before = self.before.as_ref()?;
         Some(before.get(&(target.to_owned(), kind)).copied().unwrap_or(false))
     }
 
     /// Prints an alert to standard error and to the file, and sends it.
-    pub(super) fn raise(&self, target: &str, time: &str, event: &AlertEvent, cause: Option<&str>) {
+    pub(crate) fn raise(&self, target: &str, time: &str, event: &AlertEvent, cause: Option<&str>) {
         // The errors of an interval say nothing of a certificate that was accepted.
         let cause = cause.filter(|_| event.kind() != AlertKind::Certificate);
         let (state, is_bad, text) = match event {

@@ -26,13 +26,13 @@ use prometheus_client::collector::Collector;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::alerts::Alerts;
-use super::arguments::WatchArgs;
-use super::journal_folder::JournalFolder;
-use super::pages::AdminPages;
-use super::preparation::Preparation;
-use super::prober::{Deadlines, ProbeResult, Prober};
-use super::status::{Status, WatchMetrics};
+use crate::alerts::Alerts;
+use crate::arguments::WatchArgs;
+use crate::journal_folder::JournalFolder;
+use crate::pages::AdminPages;
+use crate::preparation::Preparation;
+use crate::prober::{Deadlines, ProbeResult, Prober};
+use crate::status::{Status, WatchMetrics};
 
 /// Part of an interval that is left for writing it: one in this many. An interval that ends later costs the next one.
 const WRITING_PART: u32 = 10;
@@ -41,7 +41,7 @@ const LATE_PART: u32 = 20;
 /// A lasting problem is printed once in this many intervals.
 const REPORT_EVERY: u64 = 100;
 
-pub(super) fn watch(args: &WatchArgs, path: &Path) -> Result<ExitCode, Failure> {
+pub(crate) fn watch(args: &WatchArgs, path: &Path) -> Result<ExitCode, Failure> {
     let process = ProcessMetrics::starting_now();
     let prepared = Preparation::read(path)?;
     let folder_path = args.journal.clone().unwrap_or_else(|| path.with_extension("watch"));

@@ -8,10 +8,10 @@ use breme_load_command::Measurement;
 use breme_watch::{Destination, File, WATCH_FILE_BYTES_MAX, WatchTarget, text};
 use jiff::tz::TimeZone;
 
-use super::alerts;
+use crate::alerts;
 
 #[derive(Debug)]
-pub(super) struct Preparation {
+pub(crate) struct Preparation {
     pub file: File,
     pub zone: TimeZone,
     /// One per target.
@@ -23,7 +23,7 @@ pub(super) struct Preparation {
 }
 
 impl Preparation {
-    pub(super) fn read(path: &Path) -> Result<Self, Failure> {
+    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         let file = read(path)?;
         let zone = text::zone(file.time_zone.as_deref()).map_err(Failure::usage)?;
         let measurements: Vec<Measurement> =
@@ -43,11 +43,11 @@ impl Preparation {
         Ok(Self { file, zone, measurements, authorizations, webhook, receivers })
     }
 
-    pub(super) fn connections(&self) -> Vec<u64> {
+    pub(crate) fn connections(&self) -> Vec<u64> {
         self.measurements.iter().map(|measurement| measurement.connections() as u64).collect()
     }
 
-    pub(super) fn interval_ms(&self) -> u64 {
+    pub(crate) fn interval_ms(&self) -> u64 {
         u64::try_from(self.file.interval.as_millis()).unwrap_or(u64::MAX)
     }
 }

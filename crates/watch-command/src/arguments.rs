@@ -30,51 +30,51 @@ Documentation: docs/WATCH.md.";
 pub struct WatchArgs {
     /// Watch file (TOML; schema: breme schema watch)
     #[arg(value_name = "FILE", required = true)]
-    pub(super) file: Option<PathBuf>,
+    pub(crate) file: Option<PathBuf>,
 
     /// Folder of the journal; an existing journal is continued [default: FILE with the extension .watch]
     #[arg(long, value_name = "FOLDER")]
-    pub(super) journal: Option<PathBuf>,
+    pub(crate) journal: Option<PathBuf>,
 
     /// Stop after this time (1h, 7d); the exit status says whether the objective was met
     #[arg(long = "for", value_name = "TIME", value_parser = units::duration)]
-    pub(super) length: Option<Duration>,
+    pub(crate) length: Option<Duration>,
 
     #[command(flatten)]
-    pub(super) process: ProcessFlags,
+    pub(crate) process: ProcessFlags,
 
     #[command(subcommand)]
-    pub(super) command: Option<Command>,
+    pub(crate) command: Option<Command>,
 }
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Command {
+pub(crate) enum Command {
     /// Print the findings, a page or the intervals of a journal; works during the watch, too.
     Report(ReportArgs),
 }
 
 /// Print the findings, a page or the intervals of a journal; works during the watch, too
 #[derive(Debug, clap::Args)]
-pub(super) struct ReportArgs {
+pub(crate) struct ReportArgs {
     /// Folder of the journal
     #[arg(value_name = "JOURNAL")]
-    pub(super) journal: PathBuf,
+    pub(crate) journal: PathBuf,
 
     /// Format of the output
     #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub(super) format: ExportFormat,
+    pub(crate) format: ExportFormat,
 
     /// Time span of a row in csv and hlog
     #[arg(long, value_name = "SPAN", default_value = "interval")]
-    pub(super) per: RowSpan,
+    pub(crate) per: RowSpan,
 
     /// File to write to [default: standard output]
     #[arg(short, long, value_name = "FILE")]
-    pub(super) output: Option<PathBuf>,
+    pub(crate) output: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum ExportFormat {
+pub(crate) enum ExportFormat {
     /// Totals, outages and findings, for a terminal.
     Text,
     /// One file with charts that opens offline.
@@ -89,7 +89,7 @@ pub(super) enum ExportFormat {
 
 /// Time span of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum RowSpan {
+pub(crate) enum RowSpan {
     /// An interval of the watch.
     Interval,
     /// A minute.

@@ -24,7 +24,7 @@ const OPEN_MAX: usize = 3;
 
 /// A journal's folder.
 #[derive(Debug)]
-pub(super) struct JournalFolder {
+pub(crate) struct JournalFolder {
     path: PathBuf,
     open: BTreeMap<String, File>,
     /// Held by the writer.
@@ -33,7 +33,7 @@ pub(super) struct JournalFolder {
 
 impl JournalFolder {
     /// Opens it for reading.
-    pub(super) fn open_read(path: &Path) -> Result<Self, Failure> {
+    pub(crate) fn open_read(path: &Path) -> Result<Self, Failure> {
         let folder = Self { path: path.to_owned(), open: BTreeMap::new(), _lock: None };
         match path.join(INFO_FILE).exists() {
             true => Ok(folder),
@@ -45,7 +45,7 @@ impl JournalFolder {
     }
 
     /// Opens it for its only writer.
-    pub(super) fn open_write(path: &Path) -> Result<Self, Failure> {
+    pub(crate) fn open_write(path: &Path) -> Result<Self, Failure> {
         let failed = |error: io::Error| Failure::run(format!("{}: cannot be written: {error}", path.display()));
         fs::create_dir_all(path).map_err(failed)?;
         let lock = private().append(true).open(path.join(LOCK)).map_err(failed)?;
@@ -60,17 +60,17 @@ impl JournalFolder {
     }
 
     /// The latest alerts, which it does not hold.
-    pub(super) fn alerts_file(&self) -> PathBuf {
+    pub(crate) fn alerts_file(&self) -> PathBuf {
         self.path.join(ALERTS_FILE)
     }
 
     /// Describes the journal.
-    pub(super) fn info(&self) -> Result<JournalInfo, Failure> {
+    pub(crate) fn info(&self) -> Result<JournalInfo, Failure> {
         self.read_info().map(|info| info.journal)
     }
 
     /// Lengths of the journal's intervals; empty in a new journal.
-    pub(super) fn intervals(&self) -> Result<IntervalLengths, Failure> {
+    pub(crate) fn intervals(&self) -> Result<IntervalLengths, Failure> {
         if !self.path.join(INFO_FILE).exists() {
             return Ok(IntervalLengths::default());
         }
@@ -95,7 +95,7 @@ impl JournalFolder {
     }
 
     /// The description with the targets of `file`, which keep their index; new ones are appended.
-    pub(super) fn info_of(&self, file: &WatchFile, concurrency: &[u64]) -> Result<JournalInfo, Failure> {
+    pub(crate) fn info_of(&self, file: &WatchFile, concurrency: &[u64]) -> Result<JournalInfo, Failure> {
         let mut targets = if self.path.join(INFO_FILE).exists() { self.info()?.targets } else { Vec::new() };
         targets.iter_mut().for_each(|target| target.is_removed = true);
         for (target, &concurrency) in file.targets.iter().zip(concurrency) {
@@ -118,7 +118,7 @@ impl JournalFolder {
     }
 
     /// Writes `watch.json`.
-    pub(super) fn write_info(&self, journal: JournalInfo, intervals: IntervalLengths) -> Result<(), Failure> {
+    pub(crate) fn write_info(&self, journal: JournalInfo, intervals: IntervalLengths) -> Result<(), Failure> {
         let path = self.path.join(INFO_FILE);
         let failed = |problem: String| Failure::run(format!("{}: {problem}", path.display()));
         let info = StoredInfo { journal, intervals: Some(intervals) };
@@ -155,7 +155,7 @@ fn private() -> OpenOptions {
 }
 
 /// Replaces a file that only this user may read. Durable on return.
-pub(super) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let unfinished = path.with_extension("json.unfinished");
     let mut file = private().write(true).truncate(true).open(&unfinished)?;
     file.write_all(bytes)?;

@@ -17,11 +17,11 @@ use breme_watch::{csv, text};
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
-use super::arguments::{ExportFormat, ReportArgs, RowSpan};
-use super::journal_folder::JournalFolder;
+use crate::arguments::{ExportFormat, ReportArgs, RowSpan};
+use crate::journal_folder::JournalFolder;
 
 /// A journal, read.
-pub(super) struct LoadedJournal {
+pub(crate) struct LoadedJournal {
     folder: JournalFolder,
     info: JournalInfo,
     history: History,
@@ -29,7 +29,7 @@ pub(super) struct LoadedJournal {
 }
 
 impl LoadedJournal {
-    pub(super) fn read(path: &Path) -> Result<Self, Failure> {
+    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         let folder = JournalFolder::open_read(path)?;
         let info = folder.info()?;
         let failed = |error| Failure::run(format!("{}: cannot be read: {error}", path.display()));
@@ -44,7 +44,7 @@ impl LoadedJournal {
     }
 }
 
-pub(super) fn report(args: &ReportArgs) -> Result<(), Failure> {
+pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
     let journal = LoadedJournal::read(&args.journal)?;
     let write_to = |out: &mut dyn Write| match args.format {
         ExportFormat::Text => out.write_all(text(&journal).as_bytes()),
@@ -96,13 +96,13 @@ fn text(journal: &LoadedJournal) -> String {
 /// Most outages in the text, the latest; the other formats have all.
 const OUTAGES_IN_TEXT_MAX: usize = 20;
 
-pub(super) fn html(journal: &LoadedJournal, reload_s: Option<u32>) -> String {
+pub(crate) fn html(journal: &LoadedJournal, reload_s: Option<u32>) -> String {
     let page = WatchPage { info: &journal.info, history: &journal.history, zone: &journal.zone, reload_s };
     page.html()
 }
 
 /// Totals, outages and findings.
-pub(super) fn document(journal: &LoadedJournal) -> Value {
+pub(crate) fn document(journal: &LoadedJournal) -> Value {
     let LoadedJournal { history, zone, info, .. } = journal;
     let targets: Vec<Value> = journal
         .targets()

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 const METRICS_WITHIN: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
-pub(super) struct Prober {
+pub(crate) struct Prober {
     number: u32,
     name: String,
     measurement: Mutex<Arc<Measurement>>,
@@ -52,20 +52,20 @@ impl Metrics {
 
 /// Times of an interval.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Deadlines {
+pub(crate) struct Deadlines {
     pub measurement: Instant,
     pub metrics: Instant,
 }
 
 #[derive(Debug)]
-pub(super) struct ProbeResult {
+pub(crate) struct ProbeResult {
     pub probe: Probe,
     /// Failures of the watch itself, for standard error.
     pub problems: Vec<String>,
 }
 
 impl Prober {
-    pub(super) fn new(
+    pub(crate) fn new(
         number: u32,
         target: &WatchTarget,
         measurement: Measurement,
@@ -92,12 +92,12 @@ impl Prober {
     }
 
     /// Measures with other contents of the files that the target names, from the next interval on.
-    pub(super) fn replace_measurement(&self, measurement: Measurement) {
+    pub(crate) fn replace_measurement(&self, measurement: Measurement) {
         *self.measurement.lock() = Arc::new(measurement);
     }
 
     /// Probes on a thread of its own, which passes on the result. None starts while one is in progress.
-    pub(super) fn start(
+    pub(crate) fn start(
         self: &Arc<Self>,
         stop: &Arc<Cancellation>,
         deadlines: Deadlines,
@@ -144,13 +144,13 @@ impl Prober {
     }
 
     /// The result of a probe that did not end.
-    pub(super) fn unknown(&self, problem: &str) -> ProbeResult {
+    pub(crate) fn unknown(&self, problem: &str) -> ProbeResult {
         let problems = vec![format!("target {}: {problem}", self.name)];
         ProbeResult { probe: Probe { target: self.number, ..Probe::default() }, problems }
     }
 
     /// Index in the journal.
-    pub(super) const fn number(&self) -> u32 {
+    pub(crate) const fn number(&self) -> u32 {
         self.number
     }
 

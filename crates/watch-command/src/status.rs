@@ -13,7 +13,7 @@ use prometheus_client::registry::Unit;
 
 /// Counters of a target since the start of the process.
 #[derive(Clone, Debug, Default)]
-pub(super) struct TargetStatus {
+pub(crate) struct TargetStatus {
     pub name: String,
     pub up: u64,
     pub down: u64,
@@ -29,7 +29,7 @@ pub(super) struct TargetStatus {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct WatchStatus {
+pub(crate) struct WatchStatus {
     pub targets: Vec<TargetStatus>,
     /// All intervals.
     pub intervals: u64,
@@ -39,15 +39,15 @@ pub(super) struct WatchStatus {
 
 /// Counters of all targets. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Status(Arc<Mutex<WatchStatus>>);
+pub(crate) struct Status(Arc<Mutex<WatchStatus>>);
 
 impl Status {
-    pub(super) fn lock(&self) -> MutexGuard<'_, WatchStatus> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, WatchStatus> {
         self.0.lock()
     }
 
     /// Those of other targets are dropped.
-    pub(super) fn set_targets<'a>(&self, names: impl Iterator<Item = &'a str>) {
+    pub(crate) fn set_targets<'a>(&self, names: impl Iterator<Item = &'a str>) {
         let mut status = self.lock();
         let mut known = std::mem::take(&mut status.targets);
         let of = |name: &str| known.iter_mut().find(|known| known.name == name).map(std::mem::take);
@@ -60,7 +60,7 @@ impl Status {
 }
 
 impl TargetStatus {
-    pub(super) fn take(&mut self, probe: &Probe) {
+    pub(crate) fn take(&mut self, probe: &Probe) {
         match probe.counts.state() {
             TargetState::Up => self.up += 1,
             TargetState::Down => self.down += 1,
@@ -86,7 +86,7 @@ impl TargetStatus {
 
 /// Reads the state.
 #[derive(Debug)]
-pub(super) struct WatchMetrics(pub(super) Status);
+pub(crate) struct WatchMetrics(pub(super) Status);
 
 impl Collector for WatchMetrics {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {

@@ -9,8 +9,8 @@ use breme_admin::{AdminPage, Api, Call};
 use breme_command::failure::Failure;
 use breme_http::media_type::HTML;
 
-use super::export::{self, LoadedJournal};
-use super::status::Status;
+use crate::export::{self, LoadedJournal};
+use crate::status::Status;
 
 /// The page reloads after this time, seconds.
 const RELOAD_S: u32 = 30;
@@ -30,10 +30,10 @@ struct PageRequest {
 }
 
 #[derive(Debug)]
-pub(super) struct AdminPages(SyncSender<PageRequest>);
+pub(crate) struct AdminPages(SyncSender<PageRequest>);
 
 impl AdminPages {
-    pub(super) fn start(journal: PathBuf, status: Status) -> Result<Self, Failure> {
+    pub(crate) fn start(journal: PathBuf, status: Status) -> Result<Self, Failure> {
         let (sender, requests) = sync_channel(WAITING_MAX);
         Builder::new()
             .name("pages".to_owned())
@@ -98,8 +98,8 @@ mod tests {
     use breme_watch::IntervalLengths;
     use breme_watch::history::JournalInfo;
 
-    use super::super::journal_folder::JournalFolder;
     use super::*;
+    use crate::journal_folder::JournalFolder;
 
     #[test]
     fn an_error_is_not_kept_until_the_next_interval() {
