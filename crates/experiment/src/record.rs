@@ -203,18 +203,48 @@ pub enum TrialEnd {
     #[default]
     Complete,
     /// A subject or a generator failed.
-    Failed {
-        /// The subject or workload that failed.
-        who: String,
-        /// Description of the failure.
-        what: String,
-        /// Last lines of its output.
-        printed: String,
-        /// Whether the generator of the workload `who` failed rather than a subject. False in records of earlier
-        /// versions.
-        #[serde(default)]
-        is_generator: bool,
-    },
+    Failed(TrialFailure),
+}
+
+/// The failure of a subject or a generator.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub struct TrialFailure {
+    /// The subject or workload that failed.
+    pub who: String,
+    /// Description of the failure.
+    pub what: String,
+    /// Last lines of its output.
+    pub printed: String,
+    /// Whether the generator of the workload `who` failed rather than a subject. False in records of earlier versions.
+    #[serde(default)]
+    pub is_generator: bool,
+}
+
+impl TrialFailure {
+    /// The failure of a subject.
+    #[must_use]
+    pub fn new(who: &str, what: impl fmt::Display, printed: impl Into<String>) -> Self {
+        Self { who: who.to_owned(), what: what.to_string(), printed: printed.into(), is_generator: false }
+    }
+
+    /// The failure of the generator of a workload.
+    #[must_use]
+    pub fn of_generator(workload: &str, what: impl fmt::Display, printed: impl Into<String>) -> Self {
+        Self { is_generator: true, ..Self::new(workload, what, printed) }
+    }
+}
+
+impl fmt::Display for TrialFailure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.who, self.what)
+    }
+}
+
+impl From<TrialFailure> for TrialEnd {
+    fn from(failure: TrialFailure) -> Self {
+        Self::Failed(failure)
+    }
 }
 
 impl TrialRecord {
@@ -635,7 +665,7 @@ mod tests {
     fn a_failure_of_an_earlier_version_is_that_of_a_subject() {
         let earlier = r#"{"how": "failed", "who": "site", "what": "died", "printed": ""}"#;
         let end: TrialEnd = serde_json::from_str(earlier).unwrap();
-        assert!(matches!(end, TrialEnd::Failed { is_generator: false, .. }), "{end:?}");
+        assert_eq!(end, TrialFailure::new("site", "died", "").into());
     }
 
     #[test]

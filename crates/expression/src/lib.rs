@@ -26,7 +26,7 @@ mod units;
 mod vocabulary;
 
 pub use cursor::ExpressionError;
-pub use direction::{is_of_exceptions, less_is_better, less_is_better_of};
+pub use direction::less_is_better_of;
 pub use quantity::{MeasureNameError, MeasuredOn};
 pub use terms::{
     ArithmeticOperation, Claim, Condition, Expression, Measure, PairCount, Quantity, Relation, TimeFigure, TimeKind,

@@ -1,6 +1,13 @@
 //! The measures named by expressions, claims and conditions.
 
-use crate::{Claim, Condition, Expression, Measure, Quantity};
+use crate::{Claim, Condition, Expression, Measure};
+
+/// At all levels.
+impl From<Measure> for Expression {
+    fn from(measure: Measure) -> Self {
+        Self::Measured { measure, at: Vec::new() }
+    }
+}
 
 impl Expression {
     /// All its measures, with their levels.
@@ -27,30 +34,6 @@ impl Expression {
     #[must_use]
     pub fn is_counted(&self) -> bool {
         matches!(self, Self::Measured { measure, .. } if measure.quantity.is_counted())
-    }
-}
-
-impl Quantity {
-    /// Whether it is counted, not timed; or the ratio of two counts.
-    #[must_use]
-    pub const fn is_counted(&self) -> bool {
-        matches!(
-            self,
-            Self::ErrorShare
-                | Self::PassShare
-                | Self::SessionShare
-                | Self::HitRatio
-                | Self::HitRatioByOrigin
-                | Self::StaleCount
-                | Self::StaleRatio
-                | Self::Pairs(_)
-                | Self::InconsistentRatio
-                | Self::Status(_)
-                | Self::Answered
-                | Self::Failed
-                | Self::Refused
-                | Self::Counter(_)
-        )
     }
 }
 

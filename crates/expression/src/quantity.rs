@@ -1,49 +1,85 @@
-//! The names of quantities: `p99`, `service.mean`, `step.form.p95`, `counter.cache_hits`.
+//! The quantities: their names (`p99`, `service.mean`, `step.form.p95`, `counter.cache_hits`) and properties.
 
 use std::fmt;
 
 use thiserror::Error;
 
-use crate::terms::{PairCount, Quantity, TimeFigure, TimeKind};
+use self::Better::{Less, More, Neither};
+use self::Kind::{Counted, Exceptions, Measured};
+use self::Source::{Generator, Subject, Workload};
+use crate::terms::{PairCount, Quantity, TimeFigure, TimeKind, Unit};
 
 /// Quantities with a fixed name.
-const WORDS: [(&str, Quantity); 35] = [
-    ("rate", Quantity::Rate),
-    ("offered", Quantity::OfferedRate),
-    ("bytes", Quantity::ByteRate),
-    ("errors", Quantity::ErrorShare),
-    ("pass", Quantity::PassShare),
-    ("count", Quantity::Answered),
-    ("failed", Quantity::Failed),
-    ("refused", Quantity::Refused),
-    ("gap", Quantity::Gap),
-    ("gap.user", Quantity::UserGap),
-    ("recovery", Quantity::Recovery),
-    ("sessions", Quantity::SessionShare),
-    ("hits.ratio", Quantity::HitRatio),
-    ("hits.by_origin", Quantity::HitRatioByOrigin),
-    ("stale.count", Quantity::StaleCount),
-    ("stale.ratio", Quantity::StaleRatio),
-    ("inconsistent.count", Quantity::Pairs(PairCount::Inconsistent)),
-    ("inconsistent.ratio", Quantity::InconsistentRatio),
-    ("lost", Quantity::Pairs(PairCount::Lost)),
-    ("foreign", Quantity::Pairs(PairCount::Foreign)),
-    ("shared_ids", Quantity::Pairs(PairCount::SharedIds)),
-    ("unknown", Quantity::Pairs(PairCount::Unknown)),
-    ("generator.cpu", Quantity::GeneratorCpuPerRequest),
-    ("generator.cpu.user", Quantity::GeneratorUserCpuPerRequest),
-    ("generator.cpu_share", Quantity::GeneratorCpuShare),
-    ("generator.memory", Quantity::GeneratorMemory),
-    ("cpu", Quantity::CpuPerRequest),
-    ("cpu.user", Quantity::UserCpuPerRequest),
-    ("cpu_share", Quantity::CpuShare),
-    ("memory", Quantity::Memory),
-    ("memory.growth", Quantity::MemoryGrowth),
-    ("threads", Quantity::Threads),
-    ("descriptors", Quantity::Descriptors),
-    ("descriptors.share", Quantity::DescriptorShare),
-    ("switches", Quantity::Switches),
+static QUANTITIES: [Row; 35] = [
+    ("rate", Quantity::Rate, Traits(Unit::PerSecond, More, Measured, Workload)),
+    ("offered", Quantity::OfferedRate, Traits(Unit::PerSecond, Neither, Measured, Workload)),
+    ("bytes", Quantity::ByteRate, Traits(Unit::BytesPerSecond, More, Measured, Workload)),
+    ("errors", Quantity::ErrorShare, Traits(Unit::Share, Less, Exceptions, Workload)),
+    ("pass", Quantity::PassShare, Traits(Unit::Share, More, Exceptions, Workload)),
+    ("count", Quantity::Answered, Traits(Unit::Plain, Neither, Counted, Workload)),
+    ("failed", Quantity::Failed, Traits(Unit::Plain, Less, Exceptions, Workload)),
+    ("refused", Quantity::Refused, Traits(Unit::Plain, Less, Exceptions, Workload)),
+    ("gap", Quantity::Gap, Traits(Unit::Seconds, Less, Measured, Workload)),
+    ("gap.user", Quantity::UserGap, Traits(Unit::Seconds, Less, Measured, Workload)),
+    ("recovery", Quantity::Recovery, Traits(Unit::Seconds, Less, Measured, Workload)),
+    ("sessions", Quantity::SessionShare, Traits(Unit::Share, More, Exceptions, Workload)),
+    ("hits.ratio", Quantity::HitRatio, Traits(Unit::Share, More, Counted, Workload)),
+    ("hits.by_origin", Quantity::HitRatioByOrigin, Traits(Unit::Share, More, Counted, Workload)),
+    ("stale.count", Quantity::StaleCount, Traits(Unit::Plain, Less, Exceptions, Workload)),
+    ("stale.ratio", Quantity::StaleRatio, Traits(Unit::Share, Less, Exceptions, Workload)),
+    ("inconsistent.count", Quantity::Pairs(PairCount::Inconsistent), Traits(Unit::Plain, Less, Exceptions, Workload)),
+    ("inconsistent.ratio", Quantity::InconsistentRatio, Traits(Unit::Share, Less, Exceptions, Workload)),
+    ("lost", Quantity::Pairs(PairCount::Lost), Traits(Unit::Plain, Less, Exceptions, Workload)),
+    ("foreign", Quantity::Pairs(PairCount::Foreign), Traits(Unit::Plain, Less, Exceptions, Workload)),
+    ("shared_ids", Quantity::Pairs(PairCount::SharedIds), Traits(Unit::Plain, Less, Exceptions, Workload)),
+    ("unknown", Quantity::Pairs(PairCount::Unknown), Traits(Unit::Plain, Less, Exceptions, Workload)),
+    ("generator.cpu", Quantity::GeneratorCpuPerRequest, Traits(Unit::Seconds, Less, Measured, Generator)),
+    ("generator.cpu.user", Quantity::GeneratorUserCpuPerRequest, Traits(Unit::Seconds, Less, Measured, Generator)),
+    ("generator.cpu_share", Quantity::GeneratorCpuShare, Traits(Unit::Plain, Neither, Measured, Generator)),
+    ("generator.memory", Quantity::GeneratorMemory, Traits(Unit::Bytes, Less, Measured, Generator)),
+    ("cpu", Quantity::CpuPerRequest, Traits(Unit::Seconds, Less, Measured, Subject)),
+    ("cpu.user", Quantity::UserCpuPerRequest, Traits(Unit::Seconds, Less, Measured, Subject)),
+    ("cpu_share", Quantity::CpuShare, Traits(Unit::Plain, Neither, Measured, Subject)),
+    ("memory", Quantity::Memory, Traits(Unit::Bytes, Less, Measured, Subject)),
+    ("memory.growth", Quantity::MemoryGrowth, Traits(Unit::Bytes, Less, Measured, Subject)),
+    ("threads", Quantity::Threads, Traits(Unit::Plain, Neither, Measured, Subject)),
+    ("descriptors", Quantity::Descriptors, Traits(Unit::Plain, Neither, Measured, Subject)),
+    ("descriptors.share", Quantity::DescriptorShare, Traits(Unit::Share, Neither, Measured, Subject)),
+    ("switches", Quantity::Switches, Traits(Unit::Plain, Less, Measured, Subject)),
 ];
+
+type Row = (&'static str, Quantity, Traits);
+
+/// The properties of a quantity.
+#[derive(Clone, Copy)]
+struct Traits(Unit, Better, Kind, Source);
+
+/// Which values are better, if the quantity alone determines that.
+#[derive(Clone, Copy, PartialEq)]
+enum Better {
+    Less,
+    More,
+    /// More may mean more work done, or more resources needed for the same work.
+    Neither,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Measured,
+    /// Counted, not timed; or the ratio of two counts.
+    Counted,
+    /// The count of exceptions, or the share of requests with or without one.
+    Exceptions,
+}
+
+/// Where it is measured.
+#[derive(Clone, Copy, PartialEq)]
+enum Source {
+    Workload,
+    /// On the generator's process.
+    Generator,
+    Subject,
+}
 
 const FIGURES: [(&str, TimeFigure); 4] =
     [("mean", TimeFigure::Mean), ("min", TimeFigure::Min), ("max", TimeFigure::Max), ("stdev", TimeFigure::Stdev)];
@@ -96,33 +132,54 @@ pub enum MeasuredOn {
 }
 
 impl Quantity {
+    /// Its row of the table, if it has a fixed name.
+    fn row(&self) -> Option<&'static Row> {
+        QUANTITIES.iter().find(|(_, quantity, _)| quantity == self)
+    }
+
+    fn traits(&self) -> Traits {
+        match self {
+            Self::Time { .. } | Self::Step { .. } => Traits(Unit::Seconds, Less, Measured, Workload),
+            Self::Status(_) => Traits(Unit::Plain, Neither, Counted, Workload),
+            Self::Counter(_) => Traits(Unit::Plain, Neither, Counted, Subject),
+            _ => self.row().map_or(Traits(Unit::Plain, Neither, Measured, Workload), |(.., traits)| *traits),
+        }
+    }
+
+    #[must_use]
+    pub fn unit(&self) -> Unit {
+        self.traits().0
+    }
+
+    /// Whether less is better, if the quantity alone determines that.
+    #[must_use]
+    pub fn less_is_better(&self) -> Option<bool> {
+        let better = self.traits().1;
+        (better != Neither).then_some(better == Less)
+    }
+
+    /// Whether it is counted, not timed; or the ratio of two counts.
+    #[must_use]
+    pub fn is_counted(&self) -> bool {
+        self.traits().2 != Measured
+    }
+
+    /// Whether it counts exceptions, or is the share of requests with or without one: a single block that is far worse
+    /// than all others matters there, while a time or a rate may have an outlier.
+    #[must_use]
+    pub fn is_of_exceptions(&self) -> bool {
+        self.traits().2 == Exceptions
+    }
+
     #[must_use]
     pub fn measured_on(&self) -> MeasuredOn {
-        match self {
-            Self::CpuPerRequest
-            | Self::UserCpuPerRequest
-            | Self::CpuShare
-            | Self::Memory
-            | Self::MemoryGrowth
-            | Self::Threads
-            | Self::Descriptors
-            | Self::DescriptorShare
-            | Self::Switches
-            | Self::Counter(_) => MeasuredOn::Subject,
-            _ => MeasuredOn::Workload,
-        }
+        if self.traits().3 == Subject { MeasuredOn::Subject } else { MeasuredOn::Workload }
     }
 
     /// Whether it is measured on the generator's process, and so works with any generator.
     #[must_use]
     pub fn is_of_generator(&self) -> bool {
-        matches!(
-            self,
-            Self::GeneratorCpuPerRequest
-                | Self::GeneratorUserCpuPerRequest
-                | Self::GeneratorCpuShare
-                | Self::GeneratorMemory
-        )
+        self.traits().3 == Generator
     }
 
     /// Parses a name such as `p99.9` or `service.mean`.
@@ -149,8 +206,8 @@ impl Quantity {
             },
             Some("step") => Err(MeasureNameError::Step),
             Some("counter") => Err(MeasureNameError::Counter),
-            _ => match WORDS.iter().find(|(word, _)| *word == name) {
-                Some((_, quantity)) => Ok(quantity.clone()),
+            _ => match QUANTITIES.iter().find(|(word, ..)| *word == name) {
+                Some((_, quantity, _)) => Ok(quantity.clone()),
                 None => Self::read_time(TimeKind::Response, parts),
             },
         }
@@ -181,7 +238,7 @@ fn figure(name: &str) -> Result<TimeFigure, MeasureNameError> {
     if let Some(percent) = name.strip_prefix('p').filter(|rest| is_decimal(rest)) {
         return quantile(name, percent);
     }
-    let known = || WORDS.iter().map(|(word, _)| *word).chain(FIGURES.iter().map(|(word, _)| *word));
+    let known = || QUANTITIES.iter().map(|(word, ..)| *word).chain(FIGURES.iter().map(|(word, _)| *word));
     let other = OTHER_WORDS.iter().find(|(word, _)| word.eq_ignore_ascii_case(name)).map(|(_, right)| *right);
     let meant = other.or_else(|| breme_base::nearest(name, known()));
     Err(MeasureNameError::Unknown { name: name.to_owned(), meant })
@@ -194,7 +251,7 @@ pub(crate) fn known_names(has_subjects: bool) -> String {
             has_subjects || !quantity.is_of_generator() || *quantity == Quantity::GeneratorCpuShare
         };
         let of_place = |quantity: &Quantity| quantity.measured_on() == place && is_known(quantity);
-        let words = WORDS.iter().filter(|(_, quantity)| of_place(quantity)).map(|(word, _)| *word);
+        let words = QUANTITIES.iter().filter(|(_, quantity, _)| of_place(quantity)).map(|(word, ..)| *word);
         words.collect::<Vec<_>>().join(", ")
     };
     let of_subjects = if has_subjects {
@@ -227,10 +284,7 @@ impl fmt::Display for Quantity {
             Self::Status(status) => write!(formatter, "status.{status}"),
             Self::Counter(name) => write!(formatter, "counter.{}", Quoted(name)),
             Self::Step { step, figure } => write!(formatter, "step.{}.{figure}", Quoted(step)),
-            _ => {
-                let word = WORDS.iter().find(|(_, quantity)| quantity == self).map_or("?", |(word, _)| *word);
-                formatter.write_str(word)
-            }
+            _ => formatter.write_str(self.row().map_or("?", |(word, ..)| *word)),
         }
     }
 }
@@ -239,7 +293,7 @@ impl fmt::Display for TimeFigure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Quantile(quantile) => {
-                let percent = crate::units::write(*quantile, crate::terms::Unit::Share);
+                let percent = crate::units::write(*quantile, Unit::Share);
                 write!(formatter, "p{}", percent.trim_end_matches(" %"))
             }
             _ => {

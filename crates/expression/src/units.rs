@@ -1,6 +1,6 @@
 //! Units: how numbers with them are written, and which sides of a claim are comparable.
 
-use crate::terms::{ArithmeticOperation, Expression, Quantity, Unit};
+use crate::terms::{ArithmeticOperation, Expression, Unit};
 
 /// Spelling of a unit: its name, its base unit, the power of ten that converts to the base unit (so that `50 ms` is
 /// exactly the number nearest to 0.05), and a factor for units that are no power of ten.
@@ -180,46 +180,6 @@ impl Unit {
             "B" => Self::Bytes,
             "share" => Self::Share,
             _ => Self::Plain,
-        }
-    }
-}
-
-impl Quantity {
-    #[must_use]
-    pub fn unit(&self) -> Unit {
-        match self {
-            Self::Time { .. }
-            | Self::Step { .. }
-            | Self::Gap
-            | Self::UserGap
-            | Self::Recovery
-            | Self::CpuPerRequest
-            | Self::UserCpuPerRequest
-            | Self::GeneratorCpuPerRequest
-            | Self::GeneratorUserCpuPerRequest => Unit::Seconds,
-            Self::Rate | Self::OfferedRate => Unit::PerSecond,
-            Self::ByteRate => Unit::BytesPerSecond,
-            Self::ErrorShare
-            | Self::DescriptorShare
-            | Self::PassShare
-            | Self::SessionShare
-            | Self::HitRatio
-            | Self::HitRatioByOrigin
-            | Self::StaleRatio
-            | Self::InconsistentRatio => Unit::Share,
-            Self::Memory | Self::MemoryGrowth | Self::GeneratorMemory => Unit::Bytes,
-            Self::Answered
-            | Self::Failed
-            | Self::Refused
-            | Self::StaleCount
-            | Self::Pairs(_)
-            | Self::Status(_)
-            | Self::CpuShare
-            | Self::GeneratorCpuShare
-            | Self::Threads
-            | Self::Descriptors
-            | Self::Switches
-            | Self::Counter(_) => Unit::Plain,
         }
     }
 }

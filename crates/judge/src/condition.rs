@@ -12,8 +12,8 @@ use crate::measure::{Lack, MeasureReader};
 /// the generator failed says nothing. It need not be steady: overload never is.
 #[must_use]
 pub fn is_met(condition: &Condition, record: &TrialRecord) -> Option<bool> {
-    if let TrialEnd::Failed { is_generator, .. } = &record.end {
-        return (!is_generator).then_some(true);
+    if let TrialEnd::Failed(failure) = &record.end {
+        return (!failure.is_generator).then_some(true);
     }
     if !record.invalid_reasons.is_empty() {
         return None;
@@ -55,13 +55,14 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use breme_experiment::record::TrialFailure;
     use breme_experiment::record::WorkloadRecord;
     use breme_expression::{Expression, Measure, Quantity, Unit};
 
     fn is(quantity: Quantity, of: &str, limit: f64) -> Condition {
         let measure = Measure { quantity, of: of.to_owned() };
         Condition::Is(Claim {
-            left: Expression::Measured { measure, at: Vec::new() },
+            left: measure.into(),
             relation: Relation::Greater,
             right: Expression::Number(limit, Unit::Plain),
         })
@@ -98,14 +99,11 @@ mod tests {
 
     #[test]
     fn a_subject_that_broke_has_failed_and_a_generator_that_broke_has_not() {
-        let failed = |who: &str, is_generator| {
-            let end = TrialEnd::Failed { who: who.into(), what: "died".into(), printed: String::new(), is_generator };
-            // A trial that fails has no loads.
-            TrialRecord { end, ..TrialRecord::default() }
-        };
+        // A trial that fails has no loads.
+        let failed = |failure: TrialFailure| TrialRecord { end: failure.into(), ..TrialRecord::default() };
         let condition = is(Quantity::Rate, "user", 1.0);
-        assert_eq!(is_met(&condition, &failed("site", false)), Some(true));
-        assert_eq!(is_met(&condition, &failed("user", true)), None);
+        assert_eq!(is_met(&condition, &failed(TrialFailure::new("site", "died", ""))), Some(true));
+        assert_eq!(is_met(&condition, &failed(TrialFailure::of_generator("user", "died", ""))), None);
         assert_eq!(is_met(&condition, &TrialRecord { invalid_reasons: vec!["slow".into()], ..record() }), None);
     }
 }

@@ -14,6 +14,7 @@
 mod case_result;
 mod verdict_text;
 
+use breme_experiment::plan::PlanHypothesis;
 use breme_expression::{Claim, Measure, Relation};
 use breme_stats::{BLOCKS_MIN, holm};
 
@@ -26,7 +27,7 @@ use crate::look::Look;
 use crate::measure::Lack;
 use crate::noise_floor::NoiseFloors;
 use crate::observations::Observations;
-use crate::question::{Hypothesis, Question};
+use crate::question::Question;
 use crate::words;
 
 pub(crate) fn judge(
@@ -70,7 +71,7 @@ struct Family {
 
 /// A hypothesis with its cases, before Holm's correction.
 struct UncorrectedHypothesis<'a> {
-    hypothesis: &'a Hypothesis,
+    hypothesis: &'a PlanHypothesis,
     cases: Vec<UncorrectedCase>,
     /// The p-value of its cases, for the verdict that they indicate; none if all are exact.
     p: Option<f64>,
@@ -94,7 +95,7 @@ enum CaseKind {
 }
 
 impl<'a> UncorrectedHypothesis<'a> {
-    fn new(hypothesis: &'a Hypothesis, context: &Context<'_>) -> Self {
+    fn new(hypothesis: &'a PlanHypothesis, context: &Context<'_>) -> Self {
         let judge_case = |levels| UncorrectedCase::new(hypothesis, levels, context);
         let mut cases: Vec<UncorrectedCase> =
             cases(&hypothesis.claim, &context.question.factors).into_iter().map(judge_case).collect();
@@ -138,7 +139,7 @@ fn p_of(cases: &[UncorrectedCase], is_adverse: bool) -> Option<f64> {
 }
 
 impl UncorrectedCase {
-    fn new(hypothesis: &Hypothesis, levels: Levels, context: &Context<'_>) -> Self {
+    fn new(hypothesis: &PlanHypothesis, levels: Levels, context: &Context<'_>) -> Self {
         let Context { question, seen, floors, look } = *context;
         let claim = &hypothesis.claim;
         let (pairs, lacks) = pairs_of(seen, &claim.left, &claim.right, &levels);

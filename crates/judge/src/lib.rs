@@ -58,7 +58,7 @@ pub use level_comparisons::COMPARISONS_MAX;
 pub use levels::Levels;
 pub use measure::{Lack, MeasureReader};
 pub use progress::progress;
-pub use question::{Factor, Hypothesis, PublishedFigure, Question};
+pub use question::{Factor, PublishedFigure, Question};
 pub use recorded_run::{CompareRules, RecordedRun, head_differences};
 pub use run_comparison::{RunComparison, compare};
 pub use run_row::{GateVerdict, Gated, RunRow, RunVerdict};

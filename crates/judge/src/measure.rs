@@ -91,8 +91,8 @@ impl<'a> MeasureReader<'a> {
     }
 
     fn check_trial(&self) -> Result<(), Lack> {
-        if let TrialEnd::Failed { who, what, .. } = &self.record.end {
-            return Err(Lack::Failed(format!("{who}: {what}")));
+        if let TrialEnd::Failed(failure) = &self.record.end {
+            return Err(Lack::Failed(failure.to_string()));
         }
         self.record.invalid_reasons.first().map_or(Ok(()), |why| Err(Lack::Invalid(why.clone())))
     }
@@ -363,6 +363,7 @@ fn counter(subject: &SubjectRecord, name: &str) -> Result<f64, Lack> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use breme_experiment::record::TrialFailure;
     use breme_experiment::record::{CacheRecord, Sessions, StaleRecord, Steady, SteadyState};
 
     fn distribution(times: &[u64]) -> Distribution {
@@ -545,12 +546,7 @@ mod tests {
     #[test]
     fn a_trial_that_does_not_count_says_why() {
         let mut failed = record();
-        failed.end = TrialEnd::Failed {
-            who: "site".into(),
-            what: "ended with signal 11".into(),
-            printed: String::new(),
-            is_generator: false,
-        };
+        failed.end = TrialFailure::new("site", "ended with signal 11", "").into();
         assert_eq!(lack(&failed, Quantity::Rate, "user").to_string(), "failed: site: ended with signal 11");
         let mut invalid = record();
         invalid.invalid_reasons = vec!["the generator was saturated".into()];

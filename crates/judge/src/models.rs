@@ -33,7 +33,7 @@ pub(crate) fn judge(question: &Question, records: &[TrialRecord]) -> (Vec<ModelO
             });
             match found {
                 Ok(models) => outcomes.extend(models),
-                Err(why) => warnings.push(format!("No model of `{}` over {}: {why}.", model.name, model.over)),
+                Err(why) => warnings.push(format!("No model of `{}` over {}: {why}.", model.of.name, model.over)),
             }
         }
     }
@@ -100,10 +100,10 @@ impl<'a> LoadCurve<'a> {
     ) -> Result<Self, ModelError> {
         let factor = question.factors.iter().find(|factor| factor.name == model.over);
         let factor = factor.ok_or_else(|| ModelError::NoFactor(model.over.clone()))?;
-        let workload = workload_of(&model.of);
+        let workload = workload_of(&model.of.expression);
         let demands = demands_of(model, &at, records);
         let time = mean_time(&workload);
-        let needed = [&model.of, &time].into_iter().chain(&demands).flat_map(Expression::measures);
+        let needed = [&model.of.expression, &time].into_iter().chain(&demands).flat_map(Expression::measures);
         let seen = Observations::new(needed.map(|(measure, _)| measure.clone()).collect(), records);
         let mut points: Vec<LoadPoint> = Vec::new();
         for level in &factor.levels {
@@ -112,7 +112,7 @@ impl<'a> LoadCurve<'a> {
             let values = |expression: &Expression| -> Vec<f64> {
                 seen.blocks_of(&levels).filter_map(|block| seen.evaluate(expression, &levels, block).ok()).collect()
             };
-            let of_it = values(&model.of);
+            let of_it = values(&model.of.expression);
             if users > 0.0 && !of_it.is_empty() {
                 let demands_s = demands.iter().map(|demand| median(values(demand).into_iter())).collect();
                 let is_held_out = model.leave_out.contains(level);
@@ -141,7 +141,7 @@ impl<'a> LoadCurve<'a> {
         let points: Vec<ModelPoint> = self.points.iter().filter_map(point).collect();
         ModelOutcome {
             name: name.to_owned(),
-            measure: self.model.name.clone(),
+            measure: self.model.of.name.clone(),
             factor: self.model.over.clone(),
             at: self.at.clone(),
             prediction_error: prediction_error(&points),
@@ -163,7 +163,7 @@ fn workload_of(of: &Expression) -> String {
 
 fn mean_time(workload: &str) -> Expression {
     let quantity = Quantity::Time { kind: TimeKind::Response, figure: TimeFigure::Mean };
-    Expression::Measured { measure: Measure { quantity, of: workload.to_owned() }, at: Vec::new() }
+    Measure { quantity, of: workload.to_owned() }.into()
 }
 
 /// The demands in the plan; else the CPU time of all subjects together, since they share the machine's CPUs.
@@ -175,10 +175,9 @@ fn demands_of(model: &PlanModel, at: &Levels, records: &[TrialRecord]) -> Vec<Ex
             let subjects = trials_at(records, at).flat_map(|record| &record.subjects);
             let sampled = subjects.filter(|(_, subject)| subject.is_sampled());
             let subjects: BTreeSet<&String> = sampled.map(|(name, _)| name).collect();
-            let cpu = subjects.into_iter().map(|subject| Expression::Measured {
-                measure: Measure { quantity: Quantity::CpuPerRequest, of: subject.clone() },
-                at: Vec::new(),
-            });
+            let cpu = subjects
+                .into_iter()
+                .map(|subject| Expression::from(Measure { quantity: Quantity::CpuPerRequest, of: subject.clone() }));
             let both = |left, right| Expression::Binary {
                 operation: ArithmeticOperation::Add,
                 left: Box::new(left),
@@ -241,7 +240,7 @@ fn fit_laws(curve: &LoadCurve<'_>) -> Result<Vec<ModelOutcome>, ModelError> {
     }
     let outcomes = fits.iter().enumerate().map(|(index, fit)| {
         let outcome = curve.outcome(name_of(fit.law), |users| Some(fit.predict(users)));
-        let sentence = growth_sentence(fit, curve.model.of.unit(), &outcome);
+        let sentence = growth_sentence(fit, curve.model.of.unit, &outcome);
         ModelOutcome {
             parameters: parameters_of(fit),
             aicc: fit.aicc.filter(|aicc| aicc.is_finite()),
@@ -309,7 +308,7 @@ fn predict_by_mva(curve: &LoadCurve<'_>) -> Result<Vec<ModelOutcome>, ModelError
     let queued_s = at(&solve(0.0)?, lowest.users).map_or(0.0, |population| population.response_s);
     let delay_s = (measured_s - queued_s).max(0.0);
     let populations = solve(delay_s)?;
-    let of: fn(&Population, f64) -> f64 = match curve.model.of.unit() {
+    let of: fn(&Population, f64) -> f64 = match curve.model.of.unit {
         Unit::PerSecond => |population, _| population.rate,
         Unit::Seconds => |population, delay_s| population.response_s + delay_s,
         _ => return Err(ModelError::Unpredicted),

@@ -1,7 +1,7 @@
 //! The part of a plan needed to judge the records.
 
-use breme_experiment::plan::{Gate, Plan, PlanMeasure, PlanModel, PlanSearch};
-use breme_expression::{Claim, Expression, Measure};
+use breme_experiment::plan::{Gate, Plan, PlanHypothesis, PlanMeasure, PlanModel, PlanSearch};
+use breme_expression::Measure;
 
 use crate::levels::Levels;
 use crate::search::{SearchQuestion, TRIALS_MAX};
@@ -9,7 +9,7 @@ use crate::search::{SearchQuestion, TRIALS_MAX};
 #[derive(Clone, Debug)]
 pub struct Question {
     /// In the plan's order.
-    pub hypotheses: Vec<Hypothesis>,
+    pub hypotheses: Vec<PlanHypothesis>,
     /// Measures shown and compared, in the plan's order.
     pub measures: Vec<PlanMeasure>,
     /// In the plan's order.
@@ -54,19 +54,6 @@ impl Default for Question {
     }
 }
 
-/// A claim of the plan.
-#[derive(Clone, Debug)]
-pub struct Hypothesis {
-    /// In the author's words.
-    pub says: String,
-    /// The claim as written.
-    pub expect: String,
-    pub claim: Claim,
-    /// The range in which both sides count as equal. None: the experiment's default; and none at all for `==` between a
-    /// count and a number (`pass(user) == 100 %`).
-    pub equal_within: Option<f64>,
-}
-
 #[derive(Clone, Debug)]
 pub struct Factor {
     pub name: String,
@@ -92,15 +79,9 @@ impl From<&Plan> for Question {
     /// machine.
     fn from(plan: &Plan) -> Self {
         let factors = plan.factors.iter().filter(|factor| factor.range.is_none());
-        let hypotheses = plan.hypotheses.iter().map(|hypothesis| Hypothesis {
-            says: hypothesis.says.clone(),
-            expect: hypothesis.expect.clone(),
-            claim: hypothesis.claim.clone(),
-            equal_within: hypothesis.equal_within,
-        });
         let published = plan.published.iter().flat_map(|published| {
             published.values.iter().map(|(at, value)| PublishedFigure {
-                measure: published.measure.clone(),
+                measure: published.measure.name.clone(),
                 at: at.iter().cloned().collect(),
                 value: *value,
                 source: published.source.clone(),
@@ -108,7 +89,7 @@ impl From<&Plan> for Question {
         });
         let trials_each = plan.combinations().len() as u32 + u32::from(plan.aa.is_some());
         Self {
-            hypotheses: hypotheses.collect(),
+            hypotheses: plan.hypotheses.clone(),
             measures: with_published(plan),
             factors: factors
                 .map(|factor| Factor { name: factor.name.clone(), levels: in_order(&factor.levels) })
@@ -142,9 +123,8 @@ fn in_order(levels: &[String]) -> Vec<String> {
 fn with_published(plan: &Plan) -> Vec<PlanMeasure> {
     let mut measures = plan.measures.clone();
     for published in &plan.published {
-        if !measures.iter().any(|measure| measure.name == published.measure) {
-            let (name, expression) = (published.measure.clone(), published.expression.clone());
-            measures.push(PlanMeasure { name, unit: expression.unit(), expression });
+        if !measures.iter().any(|measure| measure.name == published.measure.name) {
+            measures.push(published.measure.clone());
         }
     }
     measures
@@ -171,9 +151,9 @@ impl Question {
     pub(crate) fn shown(&self) -> Vec<PlanMeasure> {
         let mut shown = self.measures.clone();
         for (measure, _) in self.hypotheses.iter().flat_map(|hypothesis| hypothesis.claim.measures()) {
-            let expression = Expression::Measured { measure: measure.clone(), at: Vec::new() };
-            if !shown.iter().any(|known| known.expression == expression) {
-                shown.push(PlanMeasure { name: measure.to_string(), unit: measure.quantity.unit(), expression });
+            let measure = PlanMeasure::from(measure.clone());
+            if !shown.iter().any(|known| known.expression == measure.expression) {
+                shown.push(measure);
             }
         }
         shown

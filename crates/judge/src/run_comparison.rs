@@ -6,7 +6,7 @@
 //! versions, plan) contribute as well, and are reported.
 
 use breme_experiment::plan::PlanMeasure;
-use breme_expression::{Unit, is_of_exceptions, less_is_better_of};
+use breme_expression::{Unit, less_is_better_of};
 use breme_stats::{Estimate, false_discovery_rates, rank_sum};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -154,7 +154,7 @@ fn draft(
 
 /// The worst block of each run, if the measure is about exceptions.
 fn worst(measure: &PlanMeasure, levels: &Levels, sides: &[Side; 2]) -> Option<[f64; 2]> {
-    if !measure.expression.measures().iter().all(|(measure, _)| is_of_exceptions(&measure.quantity)) {
+    if !measure.expression.measures().iter().all(|(measure, _)| measure.quantity.is_of_exceptions()) {
         return None;
     }
     let [before, after] = sides.each_ref().map(|side| side.worst(measure, levels));

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use breme_experiment::record::{Purpose, TrialEnd, TrialRecord, WorkloadRecord, last_attempts};
-use breme_expression::{Measure, Quantity, Unit, is_of_exceptions};
+use breme_expression::{Measure, Quantity, Unit};
 use breme_stats::BLOCKS_MIN;
 
 use crate::effect::median;
@@ -76,7 +76,7 @@ pub(crate) fn warnings(
     let records = last_attempts.as_slice();
     warnings.extend(reasons(FAILED, records, |record| match &record.end {
         TrialEnd::Complete => Vec::new(),
-        TrialEnd::Failed { who, what, .. } => vec![format!("{who}: {what}")],
+        TrialEnd::Failed(failure) => vec![failure.to_string()],
     }));
     // A few uncounted trials cost blocks, which the verdicts take into account; many may indicate a problem.
     let trials = &judgement.trials;
@@ -183,7 +183,7 @@ pub fn is_success_in_question(question: &Question, workload: &str) -> bool {
     let is_of_success = |measure: &Measure| {
         let is_interruption =
             matches!(measure.quantity, Quantity::Gap | Quantity::UserGap | Quantity::Recovery | Quantity::Status(_));
-        (is_of_exceptions(&measure.quantity) || is_interruption) && measure.of == workload
+        (measure.quantity.is_of_exceptions() || is_interruption) && measure.of == workload
     };
     claimed.map(|(measure, _)| measure).chain(searched).any(is_of_success)
 }
@@ -436,7 +436,7 @@ fn restarted(records: &[&TrialRecord]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use breme_experiment::plan::PlanMeasure;
-    use breme_expression::{Expression, Vocabulary};
+    use breme_expression::Vocabulary;
 
     use super::*;
     use crate::judgement::{Effect, NoiseFloor};
@@ -487,8 +487,12 @@ mod tests {
             let vocabulary =
                 Vocabulary { workloads: vec!["load".to_owned(), "other".to_owned()], ..Vocabulary::default() };
             let claim = breme_expression::Claim::parse(expect, &vocabulary).unwrap();
-            let hypothesis =
-                crate::Hypothesis { says: String::new(), expect: expect.to_owned(), claim, equal_within: None };
+            let hypothesis = breme_experiment::plan::PlanHypothesis {
+                says: String::new(),
+                expect: expect.to_owned(),
+                claim,
+                equal_within: None,
+            };
             Question { hypotheses: vec![hypothesis], ..Question::default() }
         };
         let of_rate = claim("rate(load) > 1");
@@ -506,9 +510,7 @@ mod tests {
 
     #[test]
     fn a_bias_in_a_share_is_in_percentage_points() {
-        let expression =
-            Expression::parse("errors(user)", &Vocabulary { workloads: vec!["user".into()], ..Vocabulary::default() });
-        let measure = PlanMeasure { name: "errors(user)".into(), unit: Unit::Share, expression: expression.unwrap() };
+        let measure = PlanMeasure::from(Measure { quantity: Quantity::ErrorShare, of: "user".into() });
         let question = Question { measures: vec![measure], ..Question::default() };
         let effect = Effect { scale: Scale::Difference, center: Some(0.003), ..Effect::default() };
         let floor = NoiseFloor { measure: "errors(user)".into(), effect, is_biased: true, ..NoiseFloor::default() };

@@ -1,7 +1,7 @@
 //! Formats numbers, levels and effects as text.
 
 use breme_base::{BYTE_UNITS, NamedUnit, TIME_UNITS, in_unit};
-use breme_expression::{Quantity, TimeFigure, TimeKind, Unit, less_is_better};
+use breme_expression::{Quantity, TimeFigure, TimeKind, Unit};
 use breme_stats::BLOCKS_MIN;
 
 use crate::judgement::{Effect, Scale};
@@ -169,7 +169,7 @@ pub(crate) fn different(
     if ratio[0] >= 2.0 {
         return format!("`{more}` {verb} {} as {} {noun} as `{less}`", times(ratio), much_or_many(&noun));
     }
-    let is_less_better = quantity.and_then(less_is_better) == Some(true);
+    let is_less_better = quantity.and_then(Quantity::less_is_better) == Some(true);
     if is_less_better {
         let [center, low, high] = [1.0 - 1.0 / ratio[0], 1.0 - 1.0 / ratio[1], 1.0 - 1.0 / ratio[2]];
         format!("`{less}` {verb} {} less {noun} than `{more}`", percent(center, low, high))

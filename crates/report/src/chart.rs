@@ -51,6 +51,13 @@ pub(crate) struct LegendEntry {
     pub is_on: bool,
 }
 
+impl LegendEntry {
+    /// The entry of the n-th line of a chart.
+    pub(crate) fn line(index: usize, name: String, look: Look, is_on: bool) -> Self {
+        Self { key: format!("line {index}"), name, look, is_on }
+    }
+}
+
 /// Appearance of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Look {

@@ -87,7 +87,7 @@ fn fitting_values(history: &History, shown: &[usize], width: usize) -> Vec<Table
 
 /// A line for each of these runs.
 pub(crate) fn runs_table(history: &History, shown: &[usize]) -> Table {
-    let mut table = Table::new(&["#run", "name", "started (UTC)", "commit", ""]);
+    let mut table = Table::new(["#run", "name", "started (UTC)", "commit", ""]);
     for &run in shown {
         table.push(run_cells(history, run).into_iter().chain([role(&history.runs[run]).to_owned()]));
     }
@@ -118,7 +118,7 @@ pub(crate) const fn role(run: &HistoryRun) -> &'static str {
 fn values_table(history: &History, rows: &[&HistoryRow], shown: &[usize]) -> Table {
     let names = rows.iter().map(|row| format!("#{}", words::short(&name(row), words::NAME_CHARS_MAX)));
     let columns: Vec<String> = [String::from("#run"), String::from("name")].into_iter().chain(names).collect();
-    let mut table = Table::new(&columns.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut table = Table::new(columns);
     for &run in shown {
         let values = rows.iter().map(|row| {
             let point = row.points.get(run).copied().unwrap_or_default();

@@ -50,7 +50,7 @@ pub fn markdown(run: &Run<'_>) -> String {
 
 fn hypotheses(run: &Run<'_>) -> Table {
     let vocabulary = units::vocabulary(run);
-    let mut table = Table::new(&["", "hypothesis", "verdict", "#effect", "in words"]);
+    let mut table = Table::new(["", "hypothesis", "verdict", "#effect", "in words"]);
     for hypothesis in &run.judgement.hypotheses {
         let verdict = words::verdict(hypothesis.verdict);
         let effect = only_effect(hypothesis, units::claim_unit(&hypothesis.expect, &vocabulary));

@@ -29,10 +29,10 @@ pub(crate) struct Cell {
 
 impl Table {
     /// `names`: a leading `#` marks a column of numbers.
-    pub(crate) fn new(names: &[&str]) -> Self {
+    pub(crate) fn new(names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let column =
-            |name: &&str| Column { name: name.trim_start_matches('#').to_owned(), is_number: name.starts_with('#') };
-        Self { columns: names.iter().map(column).collect(), ..Self::default() }
+            |name: &str| Column { name: name.trim_start_matches('#').to_owned(), is_number: name.starts_with('#') };
+        Self { columns: names.into_iter().map(|name| column(name.as_ref())).collect(), ..Self::default() }
     }
 
     pub(crate) fn push<C: Into<Cell>>(&mut self, row: impl IntoIterator<Item = C>) {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use breme_base::plural;
 use breme_base::terminal::{BOLD, CYAN, DIM, GREEN, RED, Style, WIDTH_MIN, YELLOW, fold};
-use breme_experiment::record::TrialEnd;
+use breme_experiment::record::{TrialEnd, TrialFailure};
 use breme_expression::Unit;
 use breme_judge::judgement::{Judgement, MeasureRow, MeasureTable, NoiseFloor};
 
@@ -120,7 +120,7 @@ impl TextPage {
     fn failed(&mut self, run: &Run<'_>) {
         let mut shown = BTreeSet::new();
         for trial in run.trials {
-            let TrialEnd::Failed { who, what, printed, .. } = &trial.end else { continue };
+            let TrialEnd::Failed(TrialFailure { who, what, printed, .. }) = &trial.end else { continue };
             let printed = words::printed(printed);
             let Some(last) = printed.lines().rfind(|line| !line.trim().is_empty()) else { continue };
             if shown.len() < FAILED_MAX && shown.insert((who, what)) {
@@ -270,7 +270,7 @@ fn study_table(measures: &[&MeasureTable]) -> (String, Table) {
             names.push(String::from("#published"));
         }
     }
-    let mut table = Table::new(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut table = Table::new(names);
     for levels in combinations(measures) {
         let mut row = vec![Cell::from(words::levels_or(levels, "all"))];
         for measure in measures {
@@ -314,7 +314,7 @@ pub(crate) fn measure_cells(measure: &MeasureTable, row: Option<&MeasureRow>) ->
 pub(crate) fn comparisons(run: &Run<'_>) -> Table {
     let (judgement, vocabulary) = (run.judgement, units::vocabulary(run));
     let (shown, all) = (key_comparisons::comparisons(judgement), key_comparisons::counts(judgement).all());
-    let mut table = Table::new(&["verdict", "measure", "compared", "at", "#effect"]);
+    let mut table = Table::new(["verdict", "measure", "compared", "at", "#effect"]);
     for comparison in &shown {
         let verdict = words::pair_verdict(comparison.verdict);
         let cell = |text: String| Cell::from(text);
@@ -336,7 +336,7 @@ pub(crate) fn comparisons(run: &Run<'_>) -> Table {
 
 pub(crate) fn noise(run: &Run<'_>) -> Table {
     let (judgement, vocabulary) = (run.judgement, units::vocabulary(run));
-    let mut table = Table::new(&["measure", "at", "#effect", "significant"]);
+    let mut table = Table::new(["measure", "at", "#effect", "significant"]);
     let is_zero = |noise: &&NoiseFloor| noise.effect.blocks.iter().all(|pair| pair.left == 0.0 && pair.right == 0.0);
     for noise in judgement.noise.iter().filter(|noise| !is_zero(noise)) {
         let biased = if noise.is_biased { Cell::classed("yes", "refuted") } else { Cell::from("no") };

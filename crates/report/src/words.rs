@@ -131,7 +131,7 @@ pub(crate) const COUNTS: &str = "counts";
 /// Why a trial does not count.
 pub(crate) fn why_not(trial: &TrialRecord) -> Vec<String> {
     let failed = match &trial.end {
-        TrialEnd::Failed { who, what, .. } => Some(format!("{who}: {what}")),
+        TrialEnd::Failed(failure) => Some(failure.to_string()),
         TrialEnd::Complete => None,
     };
     failed.into_iter().chain(trial.invalid_reasons.iter().cloned()).collect()
@@ -140,7 +140,7 @@ pub(crate) fn why_not(trial: &TrialRecord) -> Vec<String> {
 /// How a trial ended and whether it counts, in one word.
 pub(crate) fn trial_state(trial: &TrialRecord) -> &'static str {
     match &trial.end {
-        TrialEnd::Failed { .. } => "failed",
+        TrialEnd::Failed(_) => "failed",
         TrialEnd::Complete if !trial.invalid_reasons.is_empty() => "INVALID",
         TrialEnd::Complete => COUNTS,
     }

@@ -4,47 +4,18 @@
 
 mod chromium;
 mod fixture;
+mod page;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use chromium::Browser;
 use fixture::Fixture;
+use page::Page;
 use serde_json::{Value, json};
 
-struct Page {
-    browser: Browser,
-    folder: tempfile::TempDir,
-}
-
-impl Page {
-    fn new(fixture: &Fixture) -> Self {
-        let page = Self { browser: Browser::start(), folder: tempfile::tempdir().unwrap() };
-        page.write(fixture);
-        page
-    }
-
-    fn write(&self, fixture: &Fixture) {
-        std::fs::write(self.file(), breme_report::html(&fixture.run())).unwrap();
-    }
-
-    fn file(&self) -> PathBuf {
-        self.folder.path().join("report.html")
-    }
-
-    fn open(&mut self, width_px: u32, height_px: u32) {
-        let file = self.file();
-        self.browser.open(&file, width_px, height_px);
-    }
-
-    /// No error message, and no request except for the file.
-    fn check_quiet(&self) {
-        assert!(self.browser.complaints().is_empty(), "{:?}", self.browser.complaints());
-        let requests: BTreeSet<&str> = self.browser.requests().into_iter().collect();
-        assert_eq!(requests.len(), 1, "{requests:?}");
-    }
+fn html(fixture: &Fixture) -> String {
+    breme_report::html(&fixture.run())
 }
 
 /// For each chart: its box, the number of marks in its data and in its drawing, and whether it overflows its box.
@@ -65,11 +36,11 @@ const MARKS: &str = "(() => {
 
 fn check_charts(page: &mut Page) -> usize {
     // Collapsed parts are drawn when they are opened.
-    page.browser.evaluate(
+    page.evaluate(
         "document.querySelectorAll('details.measure').forEach((part) => { part.open = true; });
          new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))",
     );
-    let charts = page.browser.evaluate(MARKS);
+    let charts = page.evaluate(MARKS);
     let charts = charts.as_array().unwrap();
     for chart in charts {
         assert!(
@@ -86,28 +57,31 @@ fn check_charts(page: &mut Page) -> usize {
 
 #[test]
 fn charts_keyboard_labels_small_windows_and_paper() {
-    let mut page = Page::new(&fixture::study());
+    let mut page = Page::new(&html(&fixture::study()));
     page.open(1280, 900);
     assert!(check_charts(&mut page) >= 11);
     let each =
         "[...document.querySelectorAll('#results details.measure')].map((one) => one.querySelectorAll('.plot').length)";
-    assert_eq!(page.browser.evaluate(each), json!([1, 1, 1]), "one chart a measure");
+    assert_eq!(page.evaluate(each), json!([1, 1, 1]), "one chart a measure");
     check_tables(&mut page);
     check_labels(&mut page);
-    check_colours(&mut page);
+    page.evaluate("document.querySelector('button[data-colours=dark]').click()");
+    let pressed = "[...document.querySelectorAll('[aria-pressed=true]')].map((button) => button.textContent).join()";
+    assert_eq!(page.evaluate(pressed), "Dark");
+    page.check_colours("report");
     check_keyboard(&mut page);
     check_choices(&mut page);
     check_paper(&mut page);
     page.open(360, 740);
     check_charts(&mut page);
-    assert_eq!(page.browser.evaluate("document.documentElement.scrollWidth"), 360);
+    assert_eq!(page.evaluate("document.documentElement.scrollWidth"), 360);
     page.check_quiet();
 }
 
 /// On a desktop no table under a hypothesis or in the overview is cut, no cell shows back quotes, and only verdicts
 /// have the colours of verdicts.
 fn check_tables(page: &mut Page) {
-    let cut = page.browser.evaluate(
+    let cut = page.evaluate(
         "(() => {
             const tables = [...document.querySelectorAll('#overview .scroll, #hypotheses details.data')];
             tables.filter((one) => one.tagName === 'DETAILS').forEach((one) => { one.open = true; });
@@ -118,7 +92,7 @@ fn check_tables(page: &mut Page) {
         })()",
     );
     assert_eq!(cut, json!([true, [], []]));
-    let sticky = page.browser.evaluate("getComputedStyle(document.querySelector('.contents')).position");
+    let sticky = page.evaluate("getComputedStyle(document.querySelector('.contents')).position");
     assert_eq!(sticky, "sticky");
 }
 
@@ -137,7 +111,7 @@ fn check_labels(page: &mut Page) {
     }
     let images: Vec<&str> =
         nodes.iter().filter(|(role, _)| ["image", "img"].contains(role)).map(|(_, name)| *name).collect();
-    let plots = page.browser.evaluate("document.querySelectorAll('.plot').length");
+    let plots = page.evaluate("document.querySelectorAll('.plot').length");
     assert_eq!(json!(images.len()), plots);
     assert!(images.iter().all(|name| name.split(' ').count() > 4), "{images:?}");
     for role in ["button", "checkbox", "combobox", "link"] {
@@ -145,32 +119,22 @@ fn check_labels(page: &mut Page) {
     }
 }
 
-fn check_colours(page: &mut Page) {
-    let background = "getComputedStyle(document.body).backgroundColor";
-    page.browser.evaluate("document.querySelector('button[data-colours=light]').click()");
-    let light = page.browser.evaluate(background);
-    page.browser.evaluate("document.querySelector('button[data-colours=dark]').click()");
-    assert_ne!(page.browser.evaluate(background), light);
-    let pressed = "[...document.querySelectorAll('[aria-pressed=true]')].map((button) => button.textContent).join()";
-    assert_eq!(page.browser.evaluate(pressed), "Dark");
-}
-
 /// Tab moves through the page in order and reaches every control.
 fn check_keyboard(page: &mut Page) {
-    page.browser.evaluate(
+    page.evaluate(
         "window.usable = [...document.querySelectorAll('a[href], button:not(:disabled), input, select, summary, [tabindex=\"0\"]')]
             .filter((element) => element.checkVisibility());
          document.activeElement.blur(); usable.length",
     );
     let place = "usable.indexOf(document.activeElement)";
-    let count = page.browser.evaluate("usable.length").as_u64().unwrap();
+    let count = page.evaluate("usable.length").as_u64().unwrap();
     for expected in 0..count {
         page.browser.press("Tab", 9);
         assert_eq!(
-            page.browser.evaluate(place),
+            page.evaluate(place),
             expected,
             "{}",
-            page.browser.evaluate("document.activeElement.outerHTML.slice(0, 200)")
+            page.evaluate("document.activeElement.outerHTML.slice(0, 200)")
         );
     }
 }
@@ -179,22 +143,21 @@ fn check_keyboard(page: &mut Page) {
 /// target.
 fn check_choices(page: &mut Page) {
     let lines = |page: &mut Page| {
-        page.browser
-            .evaluate("document.querySelectorAll('#' + window.box.dataset.chart + ' svg path').length")
+        page.evaluate("document.querySelectorAll('#' + window.box.dataset.chart + ' svg path').length")
             .as_u64()
             .unwrap()
     };
-    page.browser.evaluate("window.box = document.querySelector('input[data-chart]:checked'); box.focus(); true");
+    page.evaluate("window.box = document.querySelector('input[data-chart]:checked'); box.focus(); true");
     let before = lines(page);
     page.browser.press(" ", 32);
-    assert_eq!(page.browser.evaluate("box.checked"), false);
+    assert_eq!(page.evaluate("box.checked"), false);
     assert!(lines(page) < before);
     let label = "document.getElementById('time-plot').getAttribute('aria-label')";
-    let first = page.browser.evaluate(label);
-    page.browser.evaluate("document.getElementById('time-next').click()");
-    assert_ne!(page.browser.evaluate(label), first);
-    page.browser.evaluate("document.getElementById('time-data').open = true; document.querySelector('a[href=\"#hypothesis-1-data\"]').click()");
-    let opened = page.browser.evaluate(
+    let first = page.evaluate(label);
+    page.evaluate("document.getElementById('time-next').click()");
+    assert_ne!(page.evaluate(label), first);
+    page.evaluate("document.getElementById('time-data').open = true; document.querySelector('a[href=\"#hypothesis-1-data\"]').click()");
+    let opened = page.evaluate(
         "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() =>
             done([document.getElementById('hypothesis-1-data').closest('details').open, document.querySelectorAll('#time-data tr').length > 10]))))",
     );
@@ -215,7 +178,7 @@ fn check_paper(page: &mut Page) {
         "Emulation.setDeviceMetricsOverride",
         json!({ "width": 690, "height": 1000, "deviceScaleFactor": 1, "mobile": false }),
     );
-    let cut = page.browser.evaluate(
+    let cut = page.evaluate(
         "[[...document.querySelectorAll('.plot svg')].filter((svg) => svg.getBoundingClientRect().right > innerWidth + 1 || svg.getBoundingClientRect().height < 40).length,
           document.documentElement.scrollWidth, getComputedStyle(document.body).backgroundColor,
           [...document.querySelectorAll('button, select, input')].filter((control) => control.checkVisibility()).length]",
@@ -238,18 +201,18 @@ fn page_bytes(paper: &[u8]) -> Vec<usize> {
 
 #[test]
 fn a_run_that_means_harm_runs_nothing() {
-    let mut page = Page::new(&fixture::verdicts());
+    let mut page = Page::new(&html(&fixture::verdicts()));
     let trap = json!({ "source": "window.alert = () => { window.harmed = true; };" });
     page.browser.call("Page.addScriptToEvaluateOnNewDocument", trap);
     for fixture in [fixture::verdicts(), fixture::nonsense(), fixture::nothing()] {
-        page.write(&fixture);
+        page.write(&html(&fixture));
         page.open(360, 740);
         assert_eq!(
-            page.browser.evaluate("window.harmed === undefined && document.querySelectorAll('img').length === 0"),
+            page.evaluate("window.harmed === undefined && document.querySelectorAll('img').length === 0"),
             Value::Bool(true)
         );
-        assert_eq!(page.browser.evaluate("document.querySelectorAll('script').length"), 3);
-        assert_eq!(page.browser.evaluate("document.documentElement.scrollWidth"), 360);
+        assert_eq!(page.evaluate("document.querySelectorAll('script').length"), 3);
+        assert_eq!(page.evaluate("document.documentElement.scrollWidth"), 360);
         page.check_quiet();
     }
 }

@@ -5,9 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a fault of the test ends it")]
 
 mod chromium;
-
-use std::collections::BTreeSet;
-use std::path::PathBuf;
+mod page;
 
 use breme_experiment::record::Revision;
 use breme_judge::judgement::Scale;
@@ -16,8 +14,8 @@ use breme_judge::{
     RunRow, Trend, TrendVerdict,
 };
 use breme_report::HistoryPage;
-use chromium::Browser;
-use serde_json::{Value, json};
+use page::Page;
+use serde_json::json;
 
 const RUNS: usize = 12;
 /// 2026-01-01 10:00 UTC.
@@ -116,41 +114,15 @@ fn comparison() -> (RunComparison, History) {
     (comparison, History { runs: (0..RUNS).map(run).collect(), rows: histories })
 }
 
-struct Page {
-    browser: Browser,
-    file: PathBuf,
-    _folder: tempfile::TempDir,
-}
-
-impl Page {
-    fn new(comparison: &RunComparison, history: &History) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("history.html");
-        std::fs::write(&file, HistoryPage { comparison, history }.html()).unwrap();
-        Self { browser: Browser::start(), file, _folder: folder }
-    }
-
-    fn open(&mut self, width_px: u32) {
-        self.browser.open_whole(&self.file, width_px);
-    }
-
-    fn evaluate(&mut self, expression: &str) -> Value {
-        self.browser.evaluate(expression)
-    }
-
-    /// No error message, and no request except for the file.
-    fn check_quiet(&self) {
-        assert!(self.browser.complaints().is_empty(), "{:?}", self.browser.complaints());
-        let requests: BTreeSet<&str> = self.browser.requests().into_iter().collect();
-        assert_eq!(requests.len(), 1, "{requests:?}");
-    }
+fn page(comparison: &RunComparison, history: &History) -> Page {
+    Page::new(&HistoryPage { comparison, history }.html())
 }
 
 #[test]
 fn each_gated_row_has_a_chart_with_its_runs_its_margin_and_its_trend() {
     let (comparison, history) = comparison();
-    let mut page = Page::new(&comparison, &history);
-    page.open(1280);
+    let mut page = page(&comparison, &history);
+    page.open_whole(1280);
     let charts = page.evaluate(
         "(() => {
             const charts = JSON.parse(document.getElementById('run').textContent).charts;
@@ -168,15 +140,13 @@ fn each_gated_row_has_a_chart_with_its_runs_its_margin_and_its_trend() {
         "Object.values(JSON.parse(document.getElementById('run').textContent).charts)[0].option.series.find((series) => series.name === 'runs').data[5].name",
     );
     assert_eq!(label, "run 6, main-6, 2026-01-06 10:00 UTC, main 5a2b3c4d5e (modified): 11.0 ms (10.8 – 11.3 ms)");
-    let headline = page.evaluate("document.querySelector('.the-answer').innerText");
-    assert_eq!(headline, "Worse in 1 of 3 gated rows. mean(user) at users=10: 10 ms → 12.4 ms.");
-    let text = page.evaluate("document.querySelector('main').innerText");
+    assert_eq!(page.text(".the-answer"), "Worse in 1 of 3 gated rows. mean(user) at users=10: 10 ms → 12.4 ms.");
+    let text = page.text("main");
     for part in [HOSTILE, "1 getting worse", "0.1.0 → 0.2.0", "From run 6 to run 7: The kernel differs", "p99(user)"]
     {
-        assert!(text.as_str().unwrap().contains(part), "{part}: {text}");
+        assert!(text.contains(part), "{part}: {text}");
     }
-    let rows = page.evaluate("document.querySelectorAll('#runs tbody tr').length");
-    assert_eq!(rows, RUNS);
+    assert_eq!(page.count("#runs tbody tr"), RUNS as u64);
     let tables = page.evaluate(
         "[...document.querySelectorAll('#history details.data')].map((data) => data.querySelectorAll('tbody tr').length)",
     );
@@ -187,30 +157,11 @@ fn each_gated_row_has_a_chart_with_its_runs_its_margin_and_its_trend() {
 #[test]
 fn the_page_suits_dark_paper_and_a_phone() {
     let (comparison, history) = comparison();
-    let mut page = Page::new(&comparison, &history);
-    page.open(1280);
-    let background = "getComputedStyle(document.body).backgroundColor";
-    page.evaluate("document.querySelector('button[data-colours=light]').click()");
-    let light = page.evaluate(background);
-    page.browser.keep_picture("history-light.png");
-    page.evaluate("document.querySelector('button[data-colours=dark]').click()");
-    assert_ne!(page.evaluate(background), light);
-    page.browser.keep_picture("history-dark.png");
-    page.browser.call("Emulation.setEmulatedMedia", json!({ "media": "print" }));
-    let paper = page.evaluate(
-        "[getComputedStyle(document.body).backgroundColor,
-          [...document.querySelectorAll('.plot svg')].filter((svg) => svg.getBoundingClientRect().height < 40).length,
-          [...document.querySelectorAll('button')].filter((control) => control.checkVisibility()).length]",
-    );
-    assert_eq!(paper, json!(["rgb(255, 255, 255)", 0, 0]));
-    page.browser.keep_picture("history-print.png");
-    page.browser.call("Emulation.setEmulatedMedia", json!({ "media": "" }));
-    page.evaluate("document.querySelector('button[data-colours=light]').click()");
-    page.open(390);
-    assert_eq!(page.evaluate("document.documentElement.scrollWidth"), 390);
-    let wide = "[...document.querySelectorAll('.plot svg text')].filter((text) => text.getBoundingClientRect().right > innerWidth + 1).length";
-    assert_eq!(page.evaluate(wide), 0, "labels within the screen");
-    page.browser.keep_picture("history-phone.png");
+    let mut page = page(&comparison, &history);
+    page.open_whole(1280);
+    page.check_colours("history");
+    page.check_paper("history");
+    page.check_phone("history");
     page.check_quiet();
 }
 
@@ -219,10 +170,9 @@ fn a_comparison_without_gated_rows_has_a_page_too() {
     let (comparison, history) = comparison();
     let comparison = RunComparison { rows: Vec::new(), sentence: "No verdict.".to_owned(), ..comparison };
     let history = History { rows: Vec::new(), ..history };
-    let mut page = Page::new(&comparison, &history);
-    page.open(800);
-    let counts =
-        "['.plot', '#history', '#comparison', '#runs tbody tr'].map((each) => document.querySelectorAll(each).length)";
-    assert_eq!(page.evaluate(counts), json!([0, 0, 0, RUNS]));
+    let mut page = page(&comparison, &history);
+    page.open_whole(800);
+    let counts = [".plot", "#history", "#comparison", "#runs tbody tr"].map(|each| page.count(each));
+    assert_eq!(counts, [0, 0, 0, RUNS as u64]);
     page.check_quiet();
 }

@@ -5,15 +5,13 @@
 #![allow(clippy::unwrap_used, reason = "a fault of the test ends it")]
 
 mod chromium;
-
-use std::collections::BTreeSet;
+mod page;
 
 use breme_load_result::{
     ConditionVerdict, FailIfResult, HistogramBin, LoadOutcome, Requests, Row, SettingsSummary, TimeSummary,
 };
 use breme_report::LoadPage;
-use chromium::Browser;
-use serde_json::json;
+use page::Page;
 
 fn times(scale: u64) -> TimeSummary {
     TimeSummary {
@@ -95,63 +93,40 @@ fn html(outcome: &LoadOutcome) -> String {
 
 #[test]
 fn charts_tables_and_the_headline_are_there() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("load.html");
-    std::fs::write(&file, html(&outcome())).unwrap();
-    let mut browser = Browser::start();
-    browser.open_whole(&file, 1280);
-    let plots = browser
-        .evaluate("[...document.querySelectorAll('.plot')].map((plot) => plot.querySelectorAll('svg path').length)");
-    let plots = plots.as_array().unwrap();
-    assert_eq!(plots.len(), 3, "response times, histogram, rate");
-    assert!(plots.iter().all(|paths| paths.as_u64() > Some(3)), "{plots:?}");
-    let headline = browser.evaluate("document.querySelector('.the-answer').innerText.replaceAll('\\u00a0', ' ')");
+    let mut page = Page::new(&html(&outcome()));
+    page.open_whole(1280);
+    page.check_charts(3); // response times, histogram, rate
+    let headline = page.text(".the-answer");
     assert_eq!(headline, "16,667 responses/s; half within 180 µs, 99 % within 1.90 ms; 1,400 errors (0.14 %).");
-    let text = browser.evaluate("document.querySelector('main').innerText");
+    let text = page.text("main");
     for part in ["<script>alert(1)</script>", "errors > 0.1%", "failed", "503", "timeout", "99.9 %", "8.10 ms"] {
-        assert!(text.as_str().unwrap().contains(part), "{part}: {text}");
+        assert!(text.contains(part), "{part}: {text}");
     }
-    assert_eq!(browser.evaluate("document.querySelectorAll('.invalid').length"), 0);
-    for colours in ["light", "dark"] {
-        browser.evaluate(&format!("document.querySelector('button[data-colours={colours}]').click()"));
-        browser.keep_picture(&format!("load-{colours}.png"));
-    }
-    browser.evaluate("document.querySelector('button[data-colours=light]').click()");
-    browser.call("Emulation.setEmulatedMedia", json!({ "media": "print" }));
-    browser.keep_picture("load-print.png");
-    browser.call("Emulation.setEmulatedMedia", json!({ "media": "" }));
-    browser.open_whole(&file, 390);
-    assert_eq!(browser.evaluate("document.documentElement.scrollWidth"), 390);
-    let wide = "[...document.querySelectorAll('.plot svg text')].filter((text) => text.getBoundingClientRect().right > innerWidth + 1).length";
-    assert_eq!(browser.evaluate(wide), 0, "labels within the screen");
-    browser.keep_picture("load-phone.png");
-    assert!(browser.complaints().is_empty(), "{:?}", browser.complaints());
-    let requests: BTreeSet<&str> = browser.requests().into_iter().collect();
-    assert_eq!(requests.len(), 1, "{requests:?}");
+    assert_eq!(page.count(".invalid"), 0);
+    page.check_colours("load");
+    page.check_paper("load");
+    page.check_phone("load");
+    page.check_quiet();
 }
 
 #[test]
 fn a_page_without_a_response_or_without_validity_says_so() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("load.html");
     let nothing = LoadOutcome {
         requests: Requests { issued: 3, ..Requests::default() },
         errors: [("timeout".to_owned(), 3)].into(),
         connect_time: times(1),
         ..LoadOutcome::default()
     };
-    std::fs::write(&file, html(&nothing)).unwrap();
-    let mut browser = Browser::start();
-    browser.open_whole(&file, 800);
-    assert_eq!(browser.evaluate("document.querySelectorAll('.plot').length"), 0);
-    let headline = browser.evaluate("document.querySelector('.the-answer').innerText.replaceAll('\\u00a0', ' ')");
-    assert_eq!(headline, "No response; 3 errors (100 %).");
+    let mut page = Page::new(&html(&nothing));
+    page.open_whole(800);
+    assert_eq!(page.count(".plot"), 0);
+    assert_eq!(page.text(".the-answer"), "No response; 3 errors (100 %).");
     let invalid = LoadOutcome { invalid_reasons: vec!["the generator used 99 % of a processor".into()], ..outcome() };
-    std::fs::write(&file, html(&invalid)).unwrap();
-    browser.open_whole(&file, 1280);
-    assert!(browser.evaluate("document.title").as_str().unwrap().starts_with("INVALID: GET"));
-    let alert = browser.evaluate("document.querySelector('[role=alert]').innerText");
-    assert!(alert.as_str().unwrap().contains("99 % of a processor"), "{alert}");
-    browser.keep_picture("load-invalid.png");
-    assert!(browser.complaints().is_empty(), "{:?}", browser.complaints());
+    page.write(&html(&invalid));
+    page.open_whole(1280);
+    assert!(page.evaluate("document.title").as_str().unwrap().starts_with("INVALID: GET"));
+    let alert = page.text("[role=alert]");
+    assert!(alert.contains("99 % of a processor"), "{alert}");
+    page.browser.keep_picture("load-invalid.png");
+    page.check_quiet();
 }

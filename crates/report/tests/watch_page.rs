@@ -6,9 +6,9 @@
 #![allow(clippy::disallowed_methods, reason = "it prints how long the page takes")]
 
 mod chromium;
+mod page;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use breme_base::Random;
@@ -16,8 +16,8 @@ use breme_report::WatchPage;
 use breme_stats::Histogram;
 use breme_watch::history::{History, JournalInfo, Point, TargetHistory, TargetInfo};
 use breme_watch::record::{Counts, Gap, Outage, Usage};
-use chromium::Browser;
 use jiff::tz::TimeZone;
+use page::Page;
 
 /// Monday, 2026-01-05, 00:00 in Ljubljana.
 const MONDAY_MS: i64 = 1_767_567_600_000;
@@ -149,7 +149,7 @@ fn history() -> History {
     }
 }
 
-fn page(history: &History, reload_s: Option<u32>) -> String {
+fn html(history: &History, reload_s: Option<u32>) -> String {
     let info = JournalInfo {
         version: 1,
         interval_ms: 10_000,
@@ -165,63 +165,39 @@ fn page(history: &History, reload_s: Option<u32>) -> String {
 
 #[test]
 fn week_has_charts_heat_map_and_outages() {
-    let folder = tempfile::tempdir().unwrap();
-    let file: PathBuf = folder.path().join("watch.html");
     let history = history();
     let begun = Instant::now();
-    let page = page(&history, None);
-    println!("rendered in {:?}", begun.elapsed());
-    std::fs::write(&file, page).unwrap();
-    let mut browser = Browser::start();
-    browser.open_whole(&file, 1280);
-    let drawn_ms = browser.evaluate("Math.round(performance.now())");
-    println!("{} bytes, drawn {drawn_ms} ms after the navigation", std::fs::metadata(&file).unwrap().len());
-    let plots = browser
-        .evaluate("[...document.querySelectorAll('.plot')].map((plot) => plot.querySelectorAll('svg path').length)");
-    let plots = plots.as_array().unwrap();
-    assert_eq!(plots.len(), 6, "response times of both, resources of one");
-    assert!(plots.iter().all(|paths| paths.as_u64() > Some(3)), "{plots:?}");
-    let cells = "document.querySelectorAll('#target-0 .heat td').length";
-    assert_eq!(browser.evaluate(cells), 7 * 24);
-    let down = "[...document.querySelectorAll('#target-0 .heat td.down')].length";
-    assert_eq!(browser.evaluate(down), 4, "hours with outages");
-    let text = browser.evaluate("document.querySelector('main').innerText");
+    let html = html(&history, None);
+    println!("{} bytes, rendered in {:?}", html.len(), begun.elapsed());
+    let mut page = Page::new(&html);
+    page.open_whole(1280);
+    println!("drawn {} ms after the navigation", page.evaluate("Math.round(performance.now())"));
+    page.check_charts(6); // response times of both, resources of one
+    assert_eq!(page.count("#target-0 .heat td"), 7 * 24);
+    assert_eq!(page.count("#target-0 .heat td.down"), 4, "hours with outages");
+    let text = page.text("main");
     for part in ["refused", "timeout", "status 503", "15:00 to 16:00", "leaks", "met"] {
-        assert!(text.as_str().unwrap().contains(part), "{part}: {text}");
+        assert!(text.contains(part), "{part}: {text}");
     }
     // In the summary and with the target.
-    assert_eq!(text.as_str().unwrap().matches("Renew the certificate: it expires in 3 d").count(), 2, "{text}");
-    for colours in ["light", "dark"] {
-        browser.evaluate(&format!("document.querySelector('button[data-colours={colours}]').click()"));
-        browser.keep_picture(&format!("watch-{colours}.png"));
-    }
-    browser.evaluate("document.querySelector('button[data-colours=light]').click()");
-    browser.open_whole(&file, 390);
-    assert_eq!(browser.evaluate("document.documentElement.scrollWidth"), 390);
-    let wide = "[...document.querySelectorAll('.plot svg text')].filter((text) => text.getBoundingClientRect().right > innerWidth + 1).length";
-    assert_eq!(browser.evaluate(wide), 0, "labels within the screen");
-    browser.keep_picture("watch-phone.png");
-    assert!(browser.complaints().is_empty(), "{:?}", browser.complaints());
-    let requests: BTreeSet<&str> = browser.requests().into_iter().collect();
-    assert_eq!(requests.len(), 1, "{requests:?}");
+    assert_eq!(text.matches("Renew the certificate: it expires in 3 d").count(), 2, "{text}");
+    page.check_colours("watch");
+    page.check_phone("watch");
+    page.check_quiet();
 }
 
 /// Also without scripts the page stays as it is.
 #[test]
 fn reloading_can_be_stopped() {
-    let folder = tempfile::tempdir().unwrap();
-    let file: PathBuf = folder.path().join("watch.html");
-    let page = page(&history(), Some(3_600));
-    assert!(!page.contains("http-equiv=\"refresh\""));
-    std::fs::write(&file, page).unwrap();
-    let mut browser = Browser::start();
-    browser.open_whole(&file, 1280);
-    let box_text = "document.querySelector('#reload:not([hidden])').innerText.trim()";
-    assert_eq!(browser.evaluate(box_text), "Reload every 3600 s");
+    let html = html(&history(), Some(3_600));
+    assert!(!html.contains("http-equiv=\"refresh\""));
+    let mut page = Page::new(&html);
+    page.open_whole(1280);
+    assert_eq!(page.text("#reload:not([hidden])").trim(), "Reload every 3600 s");
     let is_chosen = "document.querySelector('#reload input').checked";
-    assert_eq!(browser.evaluate(is_chosen), true);
-    browser.evaluate("document.querySelector('#reload input').click()");
-    browser.open_whole(&file, 1280);
-    assert_eq!(browser.evaluate(is_chosen), false, "the choice outlives a reload by hand");
-    assert!(browser.complaints().is_empty(), "{:?}", browser.complaints());
+    assert_eq!(page.evaluate(is_chosen), true);
+    page.evaluate("document.querySelector('#reload input').click()");
+    page.open_whole(1280);
+    assert_eq!(page.evaluate(is_chosen), false, "the choice outlives a reload by hand");
+    page.check_quiet();
 }

@@ -139,10 +139,7 @@ fn prepare(plan: &Plan, journal: &Journal, launcher: &Launcher) -> Result<Placeh
 
 /// Assigns the CPUs of all subjects and generators of the plan.
 fn cpu_assignment(plan: &Plan) -> Result<CpuAssignment, RunError> {
-    let keys = plan.trials();
-    let of_block = keys.iter().take_while(|key| key.block == 1).filter_map(|key| plan.trial(key));
-    let mut trials: Vec<TrialSpec> = of_block.collect();
-    trials.extend(search_examples(plan));
+    let trials: Vec<TrialSpec> = plan.first_block().chain(search_examples(plan)).collect();
     let cpu_assignment = CpuAssignment::new(breme_sys::cpus_allowed(), &trials);
     // Unavailable CPUs are reported before anything has started.
     for trial in &trials {

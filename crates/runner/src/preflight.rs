@@ -22,10 +22,9 @@ pub type CheckFiles<'a> = dyn Fn(&str, &[String]) -> Result<(), String> + 'a;
 /// Everything that would keep trials of this plan from starting.
 #[must_use]
 pub fn preflight(plan: &Plan, check_files: &CheckFiles<'_>) -> Vec<String> {
-    let keys = plan.trials();
-    let of_block = keys.iter().take_while(|key| key.block == 1).filter_map(|key| plan.trial(key));
     // Trials share most of their subjects, and some checks take seconds.
-    let checks: BTreeSet<(String, Check)> = of_block
+    let checks: BTreeSet<(String, Check)> = plan
+        .first_block()
         .chain(search_examples(plan))
         .flat_map(|trial| checks(&trial))
         .chain(plan.prepare.iter().filter_map(|command| program("prepare", command)))

@@ -44,9 +44,7 @@ const KEPT_CHARACTERS_MAX: usize = 120;
 #[must_use]
 pub fn subject_versions(plan: &Plan) -> BTreeMap<String, String> {
     let mut programs: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    let keys = plan.trials();
-    let first_block = keys.first().map(|key| key.block);
-    for trial in keys.iter().filter(|key| Some(key.block) == first_block).filter_map(|key| plan.trial(key)) {
+    for trial in plan.first_block() {
         for subject in trial.subjects {
             let version = match &subject.kind {
                 SubjectKind::Own { .. } => Some(format!("breme {}", env!("CARGO_PKG_VERSION"))),

@@ -35,6 +35,7 @@
 //! assert!((histogram.quantile(0.99) as f64 / 990_000.0 - 1.0).abs() < 0.001);
 //! ```
 
+mod estimate;
 mod false_discovery;
 pub mod go_bench;
 mod histogram;
@@ -59,6 +60,7 @@ mod theil_sen;
 mod trimmed_mean;
 mod welch;
 
+pub use estimate::Estimate;
 pub use false_discovery::false_discovery_rates;
 pub use histogram::{Histogram, TIME_NS_MAX};
 pub use histogram_text::DecodeError;
@@ -69,7 +71,7 @@ pub use quantile_text::write as write_quantile_text;
 pub use rank_sum::{rank_sum_p_above, rank_sum_p_min};
 pub use replicates::{FLOOR_CONFIDENCE, geometric_mean, noise_floor};
 pub use required_blocks::{MORE_BLOCKS_MAX, more_blocks};
-pub use signed_rank::{Estimate, VALUES_MAX, hodges_lehmann, paired_ratio, signed_rank_p};
+pub use signed_rank::{VALUES_MAX, hodges_lehmann, paired_ratio, signed_rank_p};
 pub use student::{student_p, student_quantile};
 pub use theil_sen::TheilSen;
 pub use trimmed_mean::{Trim, TrimmedMean};

@@ -13,8 +13,9 @@
 //! other*, Ann. Math. Stat. 18 (1947) 50–60. M. Hollander, D. A. Wolfe, E. Chicken: *Nonparametric Statistical
 //! Methods*, 3rd ed. (2014), 4.2, 4.3.
 
+use crate::estimate::{self, Estimate};
 use crate::normal;
-use crate::signed_rank::{Estimate, is_usable, median_of_sorted};
+use crate::signed_rank::is_usable;
 
 /// Maximum number of values on a side for the exact distribution.
 pub const EXACT_MAX: usize = 50;
@@ -26,13 +27,8 @@ pub const EXACT_MAX: usize = 50;
 pub fn shift(first: &[f64], second: &[f64], confidence: f64) -> Option<Estimate> {
     let mut differences = differences(first, second)?;
     differences.sort_by(f64::total_cmp);
-    let (outside, confidence) = outside_of_interval(first.len(), second.len(), confidence);
-    Some(Estimate {
-        center: median_of_sorted(&differences),
-        low: differences[outside],
-        high: differences[differences.len() - 1 - outside],
-        confidence,
-    })
+    let at_most = cumulated(first.len(), second.len(), differences.len() / 2);
+    Some(Estimate::from_sorted(&differences, at_most, confidence))
 }
 
 /// `first` ÷ `second`, computed on the logarithms. None where [`shift`] returns none, or if a value is not positive.
@@ -41,8 +37,7 @@ pub fn ratio(first: &[f64], second: &[f64], confidence: f64) -> Option<Estimate>
     let logarithms = |values: &[f64]| -> Option<Vec<f64>> {
         values.iter().map(|&value| (value > 0.0).then(|| value.ln())).collect()
     };
-    let Estimate { center, low, high, confidence } = shift(&logarithms(first)?, &logarithms(second)?, confidence)?;
-    Some(Estimate { center: center.exp(), low: low.exp(), high: high.exp(), confidence })
+    shift(&logarithms(first)?, &logarithms(second)?, confidence).map(Estimate::exp)
 }
 
 /// One-sided p-value: the probability of a shift so far above `bound` if the true one is at or below it.
@@ -72,22 +67,6 @@ fn differences(first: &[f64], second: &[f64]) -> Option<Vec<f64>> {
     Some(first.iter().flat_map(|&one| second.iter().map(move |&other| one - other)).collect())
 }
 
-/// How many differences lie outside the interval on each side, and its confidence (as in
-/// [`hodges_lehmann`](crate::hodges_lehmann)).
-fn outside_of_interval(first: usize, second: usize, confidence: f64) -> (usize, f64) {
-    let tail = (1.0 - confidence.clamp(0.0, 1.0)) / 2.0;
-    let mut found = (0, 0.0);
-    for (outside, at_most) in cumulated(first, second, first * second / 2).enumerate() {
-        // With none outside it is the widest possible, whatever its confidence.
-        if outside > 0 && at_most > tail {
-            break;
-        }
-        found = (outside, (1.0 - 2.0 * at_most).max(0.0));
-    }
-    // The median itself stays inside.
-    (found.0.min((first * second - 1) / 2), found.1)
-}
-
 /// P(U ≤ `count`), where U counts the pairs in which the value of the first side is smaller.
 fn at_most(first: usize, second: usize, count: usize) -> f64 {
     if count > first * second / 2 { 1.0 } else { cumulated(first, second, count).last().unwrap_or(0.0) }
@@ -98,10 +77,7 @@ fn cumulated(first: usize, second: usize, last: usize) -> Box<dyn Iterator<Item 
     if first.max(second) > EXACT_MAX {
         return Box::new((0..=last).map(move |count| normal_at_most(first as f64, second as f64, count as f64)));
     }
-    Box::new(probabilities(first, second, last).into_iter().scan(0.0, |sum, probability| {
-        *sum += probability;
-        Some(*sum)
-    }))
+    Box::new(estimate::cumulated(probabilities(first, second, last)))
 }
 
 fn normal_at_most(first: f64, second: f64, count: f64) -> f64 {
@@ -136,6 +112,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::estimate::outside_of_interval;
 
     fn close(left: f64, right: f64, tolerance: f64) -> bool {
         (left - right).abs() < tolerance
@@ -165,7 +142,8 @@ mod tests {
     fn agrees_with_the_published_critical_values() {
         for (first, second, critical) in [(4, 4, 0), (5, 5, 2), (5, 10, 8), (8, 8, 13), (10, 10, 23), (20, 20, 127)] {
             // A critical value of U rejects; that many differences lie outside.
-            assert_eq!(outside_of_interval(first, second, 0.95).0, critical, "{first}, {second}");
+            let (outside, _) = outside_of_interval(cumulated(first, second, first * second / 2), first * second, 0.95);
+            assert_eq!(outside, critical, "{first}, {second}");
         }
     }
 

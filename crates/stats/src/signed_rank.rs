@@ -10,16 +10,7 @@
 //! J. L. Hodges, E. L. Lehmann: *Estimates of location based on rank tests*, Ann. Math. Stat. 34 (1963) 598–611.
 //! M. Hollander, D. A. Wolfe, E. Chicken: *Nonparametric Statistical Methods*, 3rd ed. (2014), 3.2 and 3.3.
 
-/// A value with the interval that contains the true one with `confidence`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Estimate {
-    pub center: f64,
-    pub low: f64,
-    pub high: f64,
-    /// Confidence of the interval: at least the requested one, since the steps of few values are coarse; or, with fewer
-    /// than six values at 95 %, the maximum possible (0 for a single one).
-    pub confidence: f64,
-}
+use crate::estimate::{Estimate, cumulated};
 
 /// Limit of the values: the averages of all pairs are stored.
 pub const VALUES_MAX: usize = 500;
@@ -32,14 +23,7 @@ pub fn hodges_lehmann(values: &[f64], confidence: f64) -> Option<Estimate> {
     if !is_usable(values) {
         return None;
     }
-    let averages = walsh_averages(values);
-    let (outside, confidence) = outside_of_interval(values.len(), confidence);
-    Some(Estimate {
-        center: median_of_sorted(&averages),
-        low: averages[outside],
-        high: averages[averages.len() - 1 - outside],
-        confidence,
-    })
+    Some(Estimate::from_sorted(&walsh_averages(values), at_most_below(values.len()), confidence))
 }
 
 /// The ratio of two values measured in each block: first ÷ second. Computed on the logarithms, so that the inverse
@@ -53,8 +37,7 @@ pub fn paired_ratio(pairs: &[(f64, f64)], confidence: f64) -> Option<Estimate> {
         return None;
     }
     let logarithms: Vec<f64> = pairs.iter().map(|(first, second)| (first / second).ln()).collect();
-    let Estimate { center, low, high, confidence } = hodges_lehmann(&logarithms, confidence)?;
-    Some(Estimate { center: center.exp(), low: low.exp(), high: high.exp(), confidence })
+    hodges_lehmann(&logarithms, confidence).map(Estimate::exp)
 }
 
 /// Two-sided p-value: the probability of values so far from 0, on either side, if their centre is 0.
@@ -99,29 +82,10 @@ fn walsh_averages(values: &[f64]) -> Vec<f64> {
     averages
 }
 
-pub(crate) fn median_of_sorted(sorted: &[f64]) -> f64 {
-    let middle = sorted.len() / 2;
-    if sorted.len() % 2 == 1 { sorted[middle] } else { f64::midpoint(sorted[middle - 1], sorted[middle]) }
-}
-
-/// How many Walsh averages lie outside the interval on each side, and its confidence.
-///
-/// The number of averages below the true centre is the signed-rank statistic T, so excluding `t` of them on each side
-/// misses it with probability 2 P(T ≤ t).
-fn outside_of_interval(count: usize, confidence: f64) -> (usize, f64) {
-    let tail = (1.0 - confidence.clamp(0.0, 1.0)) / 2.0;
-    let mut at_most = 0.0;
-    let mut found = (0, 0.0);
-    let middle = count * (count + 1) / 4;
-    for (outside, probability) in rank_sum_probabilities(count, middle).into_iter().enumerate() {
-        at_most += probability;
-        // With none outside it is the widest possible, whatever its confidence.
-        if outside > 0 && at_most > tail {
-            break;
-        }
-        found = (outside, (1.0 - 2.0 * at_most).max(0.0));
-    }
-    found
+/// The probabilities that at most 0, 1, … Walsh averages lie below the true centre, up to the middle: their number is
+/// the signed-rank statistic T.
+fn at_most_below(count: usize) -> impl Iterator<Item = f64> {
+    cumulated(rank_sum_probabilities(count, count * (count + 1) / 4))
 }
 
 /// P(T ≤ `sum`), where each of the ranks 1 to `count` is in the sum T with probability one half.
@@ -157,6 +121,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::estimate::outside_of_interval;
 
     fn close(left: f64, right: f64) -> bool {
         (left - right).abs() < 1e-9
@@ -182,7 +147,7 @@ mod tests {
     fn agrees_with_the_published_critical_values() {
         let table = [(6, 0), (7, 2), (8, 3), (9, 5), (10, 8), (12, 13), (15, 25), (20, 52), (25, 89), (50, 434)];
         for (count, critical) in table {
-            let (outside, confidence) = outside_of_interval(count, 0.95);
+            let (outside, confidence) = outside_of_interval(at_most_below(count), count * (count + 1) / 2, 0.95);
             assert_eq!(outside, critical, "of {count}");
             assert!((0.95..0.98).contains(&confidence), "{count}: {confidence}");
         }
@@ -231,7 +196,7 @@ mod tests {
             held += u32::from(estimate.low <= 0.0 && 0.0 <= estimate.high);
         }
         let share = f64::from(held) / f64::from(trials);
-        let (_, confidence) = outside_of_interval(8, 0.95);
+        let (_, confidence) = outside_of_interval(at_most_below(8), 36, 0.95);
         assert!((share - confidence).abs() < 0.012, "{share} of the intervals held the centre, not {confidence}");
     }
 

@@ -48,7 +48,7 @@
 //! concerning random points on a circle*, Proc. KNAW A 63 (1960) 38–47. M. G. Kendall: *Note on bias in the estimation
 //! of autocorrelation*, Biometrika 41 (1954) 403–404.
 
-use crate::signed_rank::median_of_sorted;
+use crate::estimate::median_of_sorted;
 
 /// Minimum length of a meaningful series.
 pub const VALUES_MIN: usize = 20;

@@ -13,7 +13,8 @@
 //! J. Am. Stat. Assoc. 63 (1968) 1379–1389. M. Hollander, D. A. Wolfe, E. Chicken: *Nonparametric Statistical Methods*,
 //! 3rd ed. (2014), 9.1 to 9.3.
 
-use crate::signed_rank::{Estimate, VALUES_MAX, median_of_sorted};
+use crate::estimate::{Estimate, cumulated, median_of_sorted};
+use crate::signed_rank::VALUES_MAX;
 
 /// A line through points.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,14 +39,8 @@ impl TheilSen {
             return None;
         }
         let slopes = slopes(points);
-        let at_most = cumulated(points.len());
-        let (outside, confidence) = outside_of_interval(&at_most, slopes.len(), confidence);
-        let slope = Estimate {
-            center: median_of_sorted(&slopes),
-            low: slopes[outside],
-            high: slopes[slopes.len() - 1 - outside],
-            confidence,
-        };
+        let at_most: Vec<f64> = at_most_inverted(points.len()).collect();
+        let slope = Estimate::from_sorted(&slopes, at_most.iter().copied(), confidence);
         let mut left: Vec<f64> = points.iter().map(|(x, y)| y - slope.center * x).collect();
         left.sort_by(f64::total_cmp);
         let not_above = slopes.iter().filter(|&&slope| slope <= 0.0).count();
@@ -77,24 +72,8 @@ fn slopes(points: &[(f64, f64)]) -> Vec<f64> {
     slopes
 }
 
-/// How many slopes lie outside the interval on each side, and its confidence (as in
-/// [`hodges_lehmann`](crate::hodges_lehmann)).
-fn outside_of_interval(at_most: &[f64], slopes: usize, confidence: f64) -> (usize, f64) {
-    let tail = (1.0 - confidence.clamp(0.0, 1.0)) / 2.0;
-    let mut found = (0, 0.0);
-    for (outside, &at_most) in at_most.iter().enumerate() {
-        // With none outside it is the widest possible, whatever its confidence.
-        if outside > 0 && at_most > tail {
-            break;
-        }
-        found = (outside, (1.0 - 2.0 * at_most).max(0.0));
-    }
-    // The median itself stays inside.
-    (found.0.min((slopes - 1) / 2), found.1)
-}
-
 /// P(I ≤ i) for i from 0 to the middle, where I counts the inversions in a random order of `count` values.
-fn cumulated(count: usize) -> Vec<f64> {
+fn at_most_inverted(count: usize) -> impl Iterator<Item = f64> {
     let last = count * (count - 1) / 4;
     let mut probabilities = vec![0.0; last + 1];
     probabilities[0] = 1.0;
@@ -108,12 +87,7 @@ fn cumulated(count: usize) -> Vec<f64> {
             *probability = (sum / number as f64).max(0.0);
         }
     }
-    let mut at_most = 0.0;
-    for probability in &mut probabilities {
-        at_most += *probability;
-        *probability = at_most;
-    }
-    probabilities
+    cumulated(probabilities)
 }
 
 #[cfg(test)]
@@ -122,6 +96,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::estimate::outside_of_interval;
 
     fn close(left: f64, right: f64) -> bool {
         (left - right).abs() < 1e-9
@@ -153,7 +128,7 @@ mod tests {
     fn agrees_with_the_published_critical_values() {
         for (count, critical) in [(5, 10), (6, 13), (7, 15), (8, 18), (9, 20), (10, 23), (15, 41), (20, 62)] {
             let slopes = count * (count - 1) / 2;
-            let (outside, confidence) = outside_of_interval(&cumulated(count), slopes, 0.95);
+            let (outside, confidence) = outside_of_interval(at_most_inverted(count), slopes, 0.95);
             assert_eq!(slopes - 2 * outside, critical, "of {count}");
             assert!((0.95..0.99).contains(&confidence), "{count}: {confidence}");
         }
@@ -206,7 +181,7 @@ mod tests {
             let slope = TheilSen::from_points(&numbered(&values), 0.95).unwrap().slope;
             held += u32::from(slope.low <= 0.3 && 0.3 <= slope.high);
         }
-        let (_, confidence) = outside_of_interval(&cumulated(9), 36, 0.95);
+        let (_, confidence) = outside_of_interval(at_most_inverted(9), 36, 0.95);
         let share = f64::from(held) / f64::from(trials);
         assert!((share - confidence).abs() < 0.015, "{share} of the intervals held the slope, not {confidence}");
     }

@@ -77,6 +77,12 @@ impl Collector {
         self.push(diagnostic);
     }
 
+    /// Reports an error in the part of the file at `span`, which therefore has no value.
+    pub fn reject<T>(&mut self, span: &Span, problem: impl fmt::Display) -> Option<T> {
+        self.note(span, problem);
+        None
+    }
+
     /// Reports an error at a column (from 1) of `value`, a string whose literal is at `span`.
     pub fn note_within(&mut self, span: &Span, value: &str, column: usize, length: usize, problem: impl fmt::Display) {
         let diagnostic = self.diagnostic_within(span, value, column, length, problem);

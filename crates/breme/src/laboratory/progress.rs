@@ -119,12 +119,12 @@ fn complaint(record: &TrialRecord) -> Option<String> {
     let levels: Vec<String> = record.levels.iter().map(|(factor, level)| format!("{factor}={level}")).collect();
     let place = format!("trial {} [{}]", record.number, levels.join(", "));
     match &record.end {
-        TrialEnd::Failed { who, what, printed, .. } => {
-            let printed = printed.trim();
+        TrialEnd::Failed(failure) => {
+            let printed = failure.printed.trim();
             let skipped = printed.chars().count().saturating_sub(PRINTED_CHARACTERS_MAX);
             let shown: String = printed.chars().skip(skipped).collect();
             let shown = shown.lines().fold(String::new(), |text, line| format!("{text}\n    {line}"));
-            Some(format!("{place} failed: {who}: {what}{shown}"))
+            Some(format!("{place} failed: {failure}{shown}"))
         }
         TrialEnd::Complete if !record.invalid_reasons.is_empty() => {
             Some(format!("{place} is INVALID: {}", record.invalid_reasons.join("; ")))

@@ -421,7 +421,7 @@ fn failing_in_words(judged: &Judged, trial: u32) -> String {
     let folder = judged.run.folder.display();
     let record = judged.run.trials.iter().find(|record| record.number == trial);
     let cause = match record.map(|record| &record.end) {
-        Some(TrialEnd::Failed { who, what, printed, .. }) => format!("{who}: {what}\n{}", printed.trim_end()),
+        Some(TrialEnd::Failed(failure)) => format!("{failure}\n{}", failure.printed.trim_end()),
         _ => String::new(),
     };
     format!(

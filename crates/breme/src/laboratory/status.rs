@@ -135,7 +135,7 @@ fn outcome(record: &TrialRecord) -> usize {
     match (record.counts(), &record.end) {
         (true, _) => 0,
         (false, TrialEnd::Complete) => 1,
-        (false, TrialEnd::Failed { .. }) => 2,
+        (false, TrialEnd::Failed(_)) => 2,
     }
 }
 

@@ -7,7 +7,7 @@ mod backends;
 mod cache_suite;
 mod caller;
 #[path = "../../../report/tests/chromium/mod.rs"]
-#[allow(dead_code, unreachable_pub)] // the reports' tests use what these do not
+#[allow(unreachable_pub)] // public in the tests of reports
 mod chromium;
 mod clean_end;
 mod conformance;

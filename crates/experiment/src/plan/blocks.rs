@@ -90,7 +90,6 @@ impl Blocks {
             let extended_to = extended_to.map(|blocks| blocks as u32);
             return Some(Self { least: least as u32, most: most as u32, extended_to });
         };
-        collector.note(&node.span, problem);
-        None
+        collector.reject(&node.span, problem)
     }
 }

@@ -19,8 +19,7 @@ pub(super) fn read(factors: &[FactorSpec], collector: &mut Collector) -> Option<
             "{} combinations of levels are more than {COMBINATION_COUNT_MAX}; use fewer levels, or split the experiment",
             counts.join(" × ")
         );
-        collector.note(&listed.first()?.entry.key_span, problem);
-        return None;
+        return collector.reject(&listed.first()?.entry.key_span, problem);
     };
     let names = |indices: Vec<usize>| {
         let level = |(factor, index): (&&FactorSpec, usize)| (factor.name.clone(), factor.levels[index].0.clone());

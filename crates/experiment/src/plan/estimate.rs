@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::model::{Plan, SearchLength};
-use crate::trial::{Restart, TrialKey, TrialSpec, WorkloadSpec};
+use crate::trial::{Restart, TrialSpec, WorkloadSpec};
 
 /// Time to start and stop a subject.
 const SUBJECT_TIME: Duration = Duration::from_secs(1);
@@ -54,29 +54,27 @@ impl Plan {
     /// The same for this number of blocks.
     #[must_use]
     pub fn estimate_of(&self, blocks: u32) -> Estimate {
-        let keys = self.trials();
-        let mut of_block = self.time_of_a_blocks_trials(&keys);
-        of_block.known = of_block.known.saturating_add(SUBJECT_TIME * self.starts_of_a_block(&keys));
+        let mut of_block = self.time_of_a_blocks_trials();
+        of_block.known = of_block.known.saturating_add(SUBJECT_TIME * self.starts_of_a_block());
         of_block.times(blocks).and(self.search_estimate())
     }
 
     /// The maximum in addition: every trial is repeated as often as allowed.
     #[must_use]
     pub fn estimate_of_repeats(&self) -> Estimate {
-        self.time_of_a_blocks_trials(&self.trials()).times(self.blocks.to_run()).times(self.repeats)
+        self.time_of_a_blocks_trials().times(self.blocks.to_run()).times(self.repeats)
     }
 
     /// Number of subjects that some trial of a block needs and that are started once for the whole block.
-    fn starts_of_a_block(&self, keys: &[TrialKey]) -> u32 {
-        let trials = keys.iter().take_while(|key| key.block == 1).filter_map(|key| self.trial(key));
-        let started = trials.flat_map(|trial| trial.subjects).filter(|subject| subject.restart == Restart::Block);
+    fn starts_of_a_block(&self) -> u32 {
+        let started =
+            self.first_block().flat_map(|trial| trial.subjects).filter(|subject| subject.restart == Restart::Block);
         let names: BTreeSet<String> = started.map(|subject| subject.name).collect();
         u32::try_from(names.len()).unwrap_or(u32::MAX)
     }
 
-    fn time_of_a_blocks_trials(&self, keys: &[TrialKey]) -> Estimate {
-        let trials = keys.iter().take_while(|key| key.block == 1).filter_map(|key| self.trial(key));
-        trials.map(|trial| time_of(&trial)).fold(Estimate::default(), Estimate::and)
+    fn time_of_a_blocks_trials(&self) -> Estimate {
+        self.first_block().map(|trial| time_of(&trial)).fold(Estimate::default(), Estimate::and)
     }
 
     /// Each bisection takes about two short trials, and each end a long one.

@@ -52,9 +52,10 @@ pub(super) fn read(tree: &Table, subjects: &[String], collector: &mut Collector)
 fn factor(entry: &Entry, subjects: &[String], collector: &mut Collector) -> Option<FactorSpec> {
     super::names::check_name("factor", entry, collector)?;
     if subjects.contains(&entry.key) {
-        collector
-            .note(&entry.key_span, format!("there is a subject `{}` already; give the factor another name", entry.key));
-        return None;
+        return collector.reject(
+            &entry.key_span,
+            format!("there is a subject `{}` already; give the factor another name", entry.key),
+        );
     }
     let mut factor = FactorSpec { name: entry.key.clone(), entry: entry.clone(), levels: Vec::new(), range: None };
     match &entry.node.value {
@@ -66,14 +67,15 @@ fn factor(entry: &Entry, subjects: &[String], collector: &mut Collector) -> Opti
         other => {
             let described = other.describe();
             let example = other.plain().unwrap_or_default();
-            collector
-                .note(&entry.node.span, format!("a factor has a list of levels, such as [{example}], not {described}"));
-            return None;
+            return collector.reject(
+                &entry.node.span,
+                format!("a factor has a list of levels, such as [{example}], not {described}"),
+            );
         }
     }
     if factor.levels.len() > LEVEL_COUNT_MAX {
-        collector.note(&entry.key_span, format!("factor `{}` has more than {LEVEL_COUNT_MAX} levels", entry.key));
-        return None;
+        let problem = format!("factor `{}` has more than {LEVEL_COUNT_MAX} levels", entry.key);
+        return collector.reject(&entry.key_span, problem);
     }
     Some(factor)
 }
@@ -181,14 +183,8 @@ fn range(entry: &Entry, table: &Table, collector: &mut Collector) -> Option<Leve
         [Some((from, from_is_whole)), Some((to, to_is_whole))] if from < to => {
             Some(LevelRange { from, to, is_whole: from_is_whole && to_is_whole })
         }
-        [Some(_), Some(_)] => {
-            collector.note(&entry.node.span, "this range is empty; `from` must be less than `to`");
-            None
-        }
-        _ => {
-            collector.note(&entry.node.span, "a range is two numbers: { from = 1, to = 1000 }");
-            None
-        }
+        [Some(_), Some(_)] => collector.reject(&entry.node.span, "this range is empty; `from` must be less than `to`"),
+        _ => collector.reject(&entry.node.span, "a range is two numbers: { from = 1, to = 1000 }"),
     }
 }
 

@@ -78,8 +78,7 @@ impl Resolver<'_, '_> {
             let problem = format!(
                 "a fault is a table, such as {{ kill = \"SUBJECT\", at = \"5s\" }}, a list of them, or {{}} for none; not {described}"
             );
-            self.collector.note(&node.span, problem);
-            return None;
+            return self.collector.reject(&node.span, problem);
         }
         let before = self.collector.count();
         let file: Option<file::Fault> = breme_toml::read(node, self.collector);
@@ -89,13 +88,11 @@ impl Resolver<'_, '_> {
         let [(action, subject)] = <[_; 1]>::try_from(actions).ok().or_else(|| {
             let known: Vec<String> =
                 FaultAction::ALL.iter().map(|action| format!("{} = \"SUBJECT\"", action.name())).collect();
-            self.collector.note(&node.span, format!("a fault has exactly one of {}", known.join(", ")));
-            None
+            self.collector.reject(&node.span, format!("a fault has exactly one of {}", known.join(", ")))
         })?;
         let Some(at) = file.at else {
-            self.collector
-                .note(&node.span, "this fault has no time; add at = \"5s\", counted from the end of the warm-up");
-            return None;
+            let problem = "this fault has no time; add at = \"5s\", counted from the end of the warm-up";
+            return self.collector.reject(&node.span, problem);
         };
         let by_process = [FaultAction::Kill, FaultAction::Freeze, FaultAction::Thaw];
         if let Some(process) = file.process.as_ref().filter(|_| !by_process.contains(&action)) {

@@ -137,18 +137,15 @@ impl Resolver<'_, '_> {
             Ok((false, _)) => {
                 let known = "a command has mean, min, max, stdev, p99 (also of service and connect), rate, offered, \
                              bytes, errors, pass, count, failed, refused";
-                self.collector.note(key_span, format!("`{name}` is not read from an output; {known}"));
-                return None;
+                return self.collector.reject(key_span, format!("`{name}` is not read from an output; {known}"));
             }
             Err(problem) => {
-                self.collector.note(key_span, problem);
-                return None;
+                return self.collector.reject(key_span, problem);
             }
         };
         let nodes = if let Value::List(list) = &node.value { list.as_slice() } else { std::slice::from_ref(node) };
         if nodes.is_empty() || nodes.len() > PATTERN_COUNT_MAX {
-            self.collector.note(&node.span, format!("a measure has from 1 to {PATTERN_COUNT_MAX} patterns"));
-            return None;
+            return self.collector.reject(&node.span, format!("a measure has from 1 to {PATTERN_COUNT_MAX} patterns"));
         }
         let patterns: Vec<FigurePattern> = nodes.iter().filter_map(|node| self.pattern(&quantity, node)).collect();
         (patterns.len() == nodes.len()).then_some(Figure { quantity, patterns })
@@ -156,8 +153,7 @@ impl Resolver<'_, '_> {
 
     fn pattern(&mut self, quantity: &Quantity, node: &TreeNode) -> Option<FigurePattern> {
         if let Value::Text(text) = &node.value {
-            self.collector.note(&node.span, format!("a measure is a table; write {{ pattern = '{text}' }}"));
-            return None;
+            return self.collector.reject(&node.span, format!("a measure is a table; write {{ pattern = '{text}' }}"));
         }
         let file: file::FigurePattern = breme_toml::read(node, self.collector)?;
         let unit = file.unit.as_ref();
@@ -165,13 +161,9 @@ impl Resolver<'_, '_> {
         let made = FigurePattern::new(quantity, &file.pattern.value, unit.map(|unit| unit.value.as_str()), otherwise);
         match made {
             Ok(pattern) => Some(pattern.with_binary_prefixes(file.binary.unwrap_or(false))),
-            Err(PatternFault::Pattern(problem)) => {
-                self.collector.note(&file.pattern.span, problem);
-                None
-            }
+            Err(PatternFault::Pattern(problem)) => self.collector.reject(&file.pattern.span, problem),
             Err(PatternFault::Unit(problem)) => {
-                self.collector.note(unit.map_or(&node.span, |unit| &unit.span), problem);
-                None
+                self.collector.reject(unit.map_or(&node.span, |unit| &unit.span), problem)
             }
         }
     }

@@ -60,11 +60,7 @@ impl Gate {
         let measures = foreground.flat_map(|workload| quantities().map(|quantity| (quantity, workload.name.clone())));
         measures
             .filter(|(quantity, of)| vocabulary.is_captured(of, quantity))
-            .map(|(quantity, of)| {
-                let expression = Expression::Measured { measure: Measure { quantity, of }, at: Vec::new() };
-                let (name, unit) = (expression.to_string(), expression.unit());
-                GatedMeasure { measure: PlanMeasure { name, expression, unit }, margin: None }
-            })
+            .map(|(quantity, of)| GatedMeasure { measure: Measure { quantity, of }.into(), margin: None })
             .collect()
     }
 }
@@ -107,9 +103,7 @@ impl GatedMeasure {
             return Err(GateError::NoDirection(name.trim().to_owned()));
         }
         let margin = margin.map(share).transpose()?;
-        let is_named = vocabulary.measures.iter().any(|(known, _)| known == name.trim());
-        let name = if is_named { name.trim().to_owned() } else { expression.to_string() };
-        Ok(Self { measure: PlanMeasure { name, unit: expression.unit(), expression }, margin })
+        Ok(Self { measure: PlanMeasure::named(name, expression, vocabulary), margin })
     }
 }
 

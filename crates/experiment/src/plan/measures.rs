@@ -14,6 +14,26 @@ pub struct PlanMeasure {
     pub unit: Unit,
 }
 
+impl PlanMeasure {
+    #[must_use]
+    pub fn new(name: String, expression: Expression) -> Self {
+        Self { name, unit: expression.unit(), expression }
+    }
+
+    /// As `text` names it, if that is the name of a measure; else as it is printed.
+    pub(super) fn named(text: &str, expression: Expression, vocabulary: &Vocabulary) -> Self {
+        let name = text.trim();
+        let is_named = vocabulary.measures.iter().any(|(known, _)| known == name);
+        Self::new(if is_named { name.to_owned() } else { expression.to_string() }, expression)
+    }
+}
+
+impl From<Measure> for PlanMeasure {
+    fn from(measure: Measure) -> Self {
+        Self::new(measure.to_string(), measure.into())
+    }
+}
+
 /// Rate, times and errors of the foreground workloads (and gaps, if there are faults), the rate of the background
 /// workloads, and the cost of a request: of the subject that gets it, if that differs between levels, so that they can
 /// be compared; else of every subject.
@@ -43,9 +63,5 @@ pub(super) fn standard_measures(
     }
     started.sort_unstable();
     measures.extend(started.into_iter().map(|name| (Quantity::CpuPerRequest, name.to_owned())));
-    let measure = |(quantity, of): (Quantity, String)| {
-        let expression = Expression::Measured { measure: Measure { quantity, of }, at: Vec::new() };
-        PlanMeasure { name: expression.to_string(), unit: expression.unit(), expression }
-    };
-    measures.into_iter().map(measure).collect()
+    measures.into_iter().map(|(quantity, of)| Measure { quantity, of }.into()).collect()
 }

@@ -96,6 +96,11 @@ impl Plan {
         (1..=self.blocks.to_run()).flat_map(|block| order::block(block, count, self.aa, seed)).collect()
     }
 
+    /// The trials of the first block: those of every combination.
+    pub fn first_block(&self) -> impl Iterator<Item = TrialSpec> {
+        self.trials().into_iter().take_while(|key| key.block == 1).filter_map(|key| self.trial(&key))
+    }
+
     /// The specification of a trial; none if there is no such trial.
     #[must_use]
     pub fn trial(&self, key: &TrialKey) -> Option<TrialSpec> {

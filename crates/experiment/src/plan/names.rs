@@ -9,14 +9,13 @@ pub(super) fn check_name(what: &str, entry: &Entry, collector: &mut Collector) -
     if placeholder::is_name(&entry.key) && !entry.key.contains('.') {
         return Some(());
     }
-    collector.note(
+    collector.reject(
         &entry.key_span,
         format!(
             "{:?} is not a valid {what} name; use letters, digits, '_' and '-', beginning with a letter",
             entry.key
         ),
-    );
-    None
+    )
 }
 
 /// Resolves a path relative to the experiment's folder.

@@ -36,9 +36,7 @@ pub struct PlanHypothesis {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanPublished {
-    /// As in [`PlanMeasure::name`].
-    pub measure: String,
-    pub expression: Expression,
+    pub measure: PlanMeasure,
     /// Where they were published.
     pub source: String,
     /// Levels (factors not named stay open) and the figure in the base unit.
@@ -68,9 +66,7 @@ pub struct PlanSearch {
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanModel {
     pub kind: ModelKind,
-    /// Name of the measure.
-    pub name: String,
-    pub of: Expression,
+    pub of: PlanMeasure,
     /// The factor on the x axis; its levels are numbers.
     pub over: String,
     /// Levels excluded from the fit.
@@ -146,13 +142,11 @@ impl Questions<'_> {
     }
 
     fn expression(&mut self, text: &At<String>) -> Option<Expression> {
-        match Expression::parse(&text.value, &self.vocabulary) {
-            Ok(expression) => Some(expression),
-            Err(error) => {
-                self.note(text, &error);
-                None
-            }
-        }
+        Expression::parse(&text.value, &self.vocabulary).map_err(|error| self.note(text, &error)).ok()
+    }
+
+    fn measure(&mut self, text: &At<String>) -> Option<PlanMeasure> {
+        Some(PlanMeasure::named(&text.value, self.expression(text)?, &self.vocabulary))
     }
 
     fn note(&mut self, text: &At<String>, error: &ExpressionError) {
@@ -171,13 +165,11 @@ impl Questions<'_> {
             self.collector.note(&text.span, format!("there are more than {MEASURE_COUNT_MAX} measures"));
         }
         for text in texts.iter().take(MEASURE_COUNT_MAX) {
-            let Some(expression) = self.expression(text) else { continue };
-            if !expression.measures().iter().all(|(_, at)| at.is_empty()) {
+            let Some(measure) = self.measure(text) else { continue };
+            if !measure.expression.measures().iter().all(|(_, at)| at.is_empty()) {
                 self.collector.note(&text.span, "a measure is shown at all levels; remove the levels");
                 continue;
             }
-            let measure =
-                PlanMeasure { name: self.name_of(&text.value, &expression), unit: expression.unit(), expression };
             if !measures.iter().any(|known| known.name == measure.name) {
                 measures.push(measure);
             }
@@ -185,24 +177,12 @@ impl Questions<'_> {
         if !texts.is_empty() {
             return measures;
         }
-        let named = self.vocabulary.measures.clone().into_iter().map(|(name, expression)| PlanMeasure {
-            name,
-            unit: expression.unit(),
-            expression,
-        });
-        measures.extend(named);
-        measures.extend(
-            resolved
-                .map(|resolved| standard_measures(resolved, &self.vocabulary, requested_count, has_faults))
-                .unwrap_or_default(),
-        );
+        let named = self.vocabulary.measures.clone().into_iter();
+        measures.extend(named.map(|(name, expression)| PlanMeasure::new(name, expression)));
+        let standard =
+            resolved.map(|resolved| standard_measures(resolved, &self.vocabulary, requested_count, has_faults));
+        measures.extend(standard.into_iter().flatten());
         measures
-    }
-
-    /// Its name if it has one, else its printed expression.
-    fn name_of(&self, text: &str, expression: &Expression) -> String {
-        let is_named = self.vocabulary.measures.iter().any(|(name, _)| name == text.trim());
-        if is_named { text.trim().to_owned() } else { expression.to_string() }
     }
 
     /// The gate, or the standard one if the file names no measure.
@@ -263,16 +243,16 @@ impl Questions<'_> {
 
     fn one_published(&mut self, At { value: file, span }: &At<file::Published>) -> Option<PlanPublished> {
         let Some(measure) = &file.measure else {
-            self.collector.note(span, "there is no published measure; add measure = \"mean(user)\" or the like");
-            return None;
+            let problem = "there is no published measure; add measure = \"mean(user)\" or the like";
+            return self.collector.reject(span, problem);
         };
-        let expression = self.expression(measure)?;
+        let measure = self.measure(measure)?;
         let mut values = Vec::new();
         for value in &file.values {
-            values.extend(self.published_value(value, file.unit.as_ref(), expression.unit()));
+            values.extend(self.published_value(value, file.unit.as_ref(), measure.unit));
         }
         let source = file.source.clone().unwrap_or_else(|| "published".to_owned());
-        Some(PlanPublished { measure: self.name_of(&measure.value, &expression), expression, source, values })
+        Some(PlanPublished { measure, source, values })
     }
 
     fn published_value(
@@ -288,14 +268,12 @@ impl Questions<'_> {
                 Err(error) if error.is_left_out => return None,
                 Err(error) => {
                     let place = if error.column == 1 { &factor.span } else { &level.span };
-                    self.collector.note(place, error.problem);
-                    return None;
+                    return self.collector.reject(place, error.problem);
                 }
             }
         }
         let Some(value) = &file.value else {
-            self.collector.note(span, "there is no figure; add value = \"75.6 ms\" or the like");
-            return None;
+            return self.collector.reject(span, "there is no figure; add value = \"75.6 ms\" or the like");
         };
         let text = &value.value.0;
         let with_unit = match unit {
@@ -306,24 +284,15 @@ impl Questions<'_> {
             Some((number, unit)) if unit == expected || (unit == Unit::Plain && expected != Unit::Seconds) => {
                 Some((at, number))
             }
-            Some((_, Unit::Plain)) => {
-                self.collector.note(
-                    &value.span,
-                    format!("{text} has no unit; write \"{text} ms\", or unit = \"ms\" for all values"),
-                );
-                None
-            }
-            Some(_) => {
-                self.collector.note(&value.span, format!("{with_unit:?} is in another unit than the measure"));
-                None
-            }
-            None => {
-                self.collector.note(
-                    &value.span,
-                    format!("{with_unit:?} is not a number with a unit; write for example \"75.6 ms\""),
-                );
-                None
-            }
+            Some((_, Unit::Plain)) => self.collector.reject(
+                &value.span,
+                format!("{text} has no unit; write \"{text} ms\", or unit = \"ms\" for all values"),
+            ),
+            Some(_) => self.collector.reject(&value.span, format!("{with_unit:?} is in another unit than the measure")),
+            None => self.collector.reject(
+                &value.span,
+                format!("{with_unit:?} is not a number with a unit; write for example \"75.6 ms\""),
+            ),
         }
     }
 
@@ -343,12 +312,8 @@ impl Questions<'_> {
                 "there is no condition to search for; add until = \"p95(user) > 2 s or errors(user) > 1 %\" or the like",
             );
         }
-        let until = file.until.as_ref().and_then(|until| match Condition::parse(&until.value, &self.vocabulary) {
-            Ok(condition) => Some(condition),
-            Err(error) => {
-                self.note(until, &error);
-                None
-            }
+        let until = file.until.as_ref().and_then(|until| {
+            Condition::parse(&until.value, &self.vocabulary).map_err(|error| self.note(until, &error)).ok()
         });
         let factor = file.factor.as_ref().and_then(|name| self.searched(name));
         let short = file.short.as_ref().map_or(SHORT_DEFAULT.min(duration), |short| short.value.0);
@@ -415,10 +380,7 @@ impl Questions<'_> {
     fn model(&mut self, At { value: file, span }: &At<file::Model>) -> Option<PlanModel> {
         let before = self.collector.count();
         self.check_complete(file, span);
-        let of = file
-            .of
-            .as_ref()
-            .and_then(|of| self.expression(of).map(|expression| (self.name_of(&of.value, &expression), expression)));
+        let of = file.of.as_ref().and_then(|of| self.measure(of));
         let over = file.over.as_ref().and_then(|over| self.over(over));
         let demands = file
             .demands
@@ -432,7 +394,7 @@ impl Questions<'_> {
                 Some(expression)
             })
             .collect();
-        let ((name, of), over) = (of?, over?);
+        let (of, over) = (of?, over?);
         let mut leave_out = Vec::new();
         for level in &file.leave_out.0 {
             match self.vocabulary.level_elsewhere(&over, &level.value.0) {
@@ -445,7 +407,7 @@ impl Questions<'_> {
             ModelKindText::Growth => ModelKind::Growth,
             ModelKindText::Mva => ModelKind::Mva { think: file.think.map(|think| think.0), demands },
         };
-        (self.collector.count() == before).then_some(PlanModel { kind, name, of, over, leave_out })
+        (self.collector.count() == before).then_some(PlanModel { kind, of, over, leave_out })
     }
 
     fn check_complete(&mut self, file: &file::Model, span: &Span) {
@@ -462,18 +424,17 @@ impl Questions<'_> {
     fn over(&mut self, name: &At<String>) -> Option<String> {
         let factor = self.factor(name)?;
         if let Some((level, _)) = factor.levels.iter().find(|(level, _)| level.parse::<f64>().is_err()) {
-            self.collector.note(
+            return self.collector.reject(
                 &name.span,
                 format!(
                     "a model needs numeric levels, but level `{level}` of factor `{}` is not a number",
                     factor.name
                 ),
             );
-            return None;
         }
         if factor.range.is_some() {
-            self.collector.note(&name.span, format!("a model needs levels, and factor `{}` has a range", factor.name));
-            return None;
+            let problem = format!("a model needs levels, and factor `{}` has a range", factor.name);
+            return self.collector.reject(&name.span, problem);
         }
         Some(factor.name)
     }

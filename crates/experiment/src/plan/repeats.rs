@@ -106,6 +106,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::record::TrialFailure;
     use crate::record::{Steady, SteadyState, WorkloadRecord};
 
     fn good(number: u32, block: u32, combination: u32, repeat: u32) -> TrialRecord {
@@ -185,8 +186,7 @@ mod tests {
         let change =
             |user: &mut WorkloadRecord| user.steady = Steady { state: SteadyState::NeverSteady, ..Steady::default() };
         let void = invalid(1, 1, 0, 0);
-        let end =
-            TrialEnd::Failed { who: "site".into(), what: "exited".into(), printed: String::new(), is_generator: false };
+        let end = TrialFailure::new("site", "exited", "").into();
         let failed = TrialRecord { end, ..void.clone() };
         let searched = TrialRecord { purpose: Purpose::Search, ..void.clone() };
         let is_repeated = |record: &TrialRecord| next(std::slice::from_ref(record), 1, 2).is_some();

@@ -20,16 +20,13 @@ impl Resolver<'_, '_> {
         match value {
             Value::Text(text) => written(text, span, self.collector),
             Value::Table(table) => from_table(table, span, self.collector),
-            other => {
-                self.collector.note(
-                    span,
-                    format!(
-                        "a request is a string such as \"GET /page\" or a table such as {{ get = \"/page\" }}, not {}",
-                        other.describe()
-                    ),
-                );
-                None
-            }
+            other => self.collector.reject(
+                span,
+                format!(
+                    "a request is a string such as \"GET /page\" or a table such as {{ get = \"/page\" }}, not {}",
+                    other.describe()
+                ),
+            ),
         }
     }
 }
@@ -38,8 +35,7 @@ fn written(text: &str, span: &Span, collector: &mut Collector) -> Option<Planned
     let is_method = |method: &str| !method.is_empty() && method.bytes().all(|byte| byte.is_ascii_uppercase());
     let RequestText { method, target } = noted(RequestText::parse(text, &['/']), text, span, collector)?;
     if !method.is_none_or(is_method) {
-        collector.note(span, RequestTextError::Form(text.to_owned()));
-        return None;
+        return collector.reject(span, RequestTextError::Form(text.to_owned()));
     }
     check_placeholders(text, &[], span, collector)?;
     Some(PlannedRequest { method: method.map(str::to_owned), target: target.to_owned() })
@@ -63,23 +59,20 @@ fn from_table(table: &Table, span: &Span, collector: &mut Collector) -> Option<P
     let method = match methods.as_slice() {
         [method] => method,
         [] => {
-            collector.note(span, "this request has no method and path; write for example get = \"/page\"");
-            return None;
+            return collector.reject(span, "this request has no method and path; write for example get = \"/page\"");
         }
         [_, second, ..] => {
-            collector.note(&second.key_span, "a request has one method; make another workload of the other one");
-            return None;
+            let problem = "a request has one method; make another workload of the other one";
+            return collector.reject(&second.key_span, problem);
         }
     };
     let Value::Text(target) = &method.node.value else {
         let described = method.node.value.describe();
-        collector.note(&method.node.span, format!("expected a path such as \"/page\", found {described}"));
-        return None;
+        return collector.reject(&method.node.span, format!("expected a path such as \"/page\", found {described}"));
     };
     let at = &method.node.span;
     if !target.starts_with('/') {
-        collector.note(at, format!("{target:?} is not a path; a path begins with '/'"));
-        return None;
+        return collector.reject(at, format!("{target:?} is not a path; a path begins with '/'"));
     }
     noted(check_target(target), target, at, collector)?;
     let named: Vec<&Entry> = table.entries.iter().filter(|entry| !is_method(entry)).collect();
@@ -89,8 +82,7 @@ fn from_table(table: &Table, span: &Span, collector: &mut Collector) -> Option<P
     for entry in named {
         let name = format!("{{{}}}", entry.key);
         if !target.contains(&name) {
-            collector.note(&entry.key_span, format!("`{}` is not used; write {name} in the path", entry.key));
-            return None;
+            return collector.reject(&entry.key_span, format!("`{}` is not used; write {name} in the path", entry.key));
         }
         target = target.replace(&name, &placeholder(&entry.node, collector)?);
     }
@@ -135,40 +127,32 @@ fn placeholder(node: &TreeNode, collector: &mut Collector) -> Option<String> {
         Value::Text(text) => return Some(text.clone()),
         Value::Integer(number) => return Some(number.to_string()),
         other => {
-            collector
-                .note(&node.span, format!("expected {{ uniform = 1000 }} or the like, found {}", other.describe()));
-            return None;
+            let problem = format!("expected {{ uniform = 1000 }} or the like, found {}", other.describe());
+            return collector.reject(&node.span, problem);
         }
     };
     let is_unknown = |entry: &&Entry| !TARGET_PLACEHOLDERS.contains(&entry.key.as_str()) && entry.key != "exponent";
     if let Some(entry) = table.entries.iter().find(is_unknown) {
         let hint = suggest_or_list(&entry.key, TARGET_PLACEHOLDERS.into_iter());
-        collector.note(&entry.key_span, format!("there is no placeholder `{}`; {hint}", entry.key));
-        return None;
+        return collector.reject(&entry.key_span, format!("there is no placeholder `{}`; {hint}", entry.key));
     }
     let kinds: Vec<&Entry> = table.entries.iter().filter(|entry| entry.key != "exponent").collect();
     let [kind] = kinds.as_slice() else {
-        collector.note(&node.span, "a placeholder is one of { uniform = 1000 }, { zipf = 1000, exponent = 0.9 }, { random = 20 } and { seq = true }");
-        return None;
+        return collector.reject(&node.span, "a placeholder is one of { uniform = 1000 }, { zipf = 1000, exponent = 0.9 }, { random = 20 } and { seq = true }");
     };
     let number = |node: &TreeNode, collector: &mut Collector| match whole(&node.value) {
         Some(number) => Some(number),
-        None => {
-            collector.note(&node.span, format!("expected a whole number, found {}", node.value.describe()));
-            None
-        }
+        None => collector.reject(&node.span, format!("expected a whole number, found {}", node.value.describe())),
     };
     Some(match (kind.key.as_str(), &kind.node.value) {
         ("seq", _) => "{seq}".to_owned(),
         ("uniform", Value::List(ends)) => {
             let [low, high] = ends.as_slice() else {
-                collector.note(&kind.node.span, "a range needs two ends: [1, 1000]");
-                return None;
+                return collector.reject(&kind.node.span, "a range needs two ends: [1, 1000]");
             };
             let (low_value, high_value) = (number(low, collector)?, number(high, collector)?);
             if low_value > high_value {
-                collector.note(&kind.node.span, "this range is reversed; write the smaller number first");
-                return None;
+                return collector.reject(&kind.node.span, "this range is reversed; write the smaller number first");
             }
             format!("{{uniform:{low_value}:{high_value}}}")
         }

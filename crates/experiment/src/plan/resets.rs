@@ -21,22 +21,20 @@ impl<'a> Resolver<'a, '_> {
 
     fn reset_of(&mut self, at: &At<String>, subjects: &[Subject]) -> Option<Reset> {
         let Some((subject_name, name)) = at.value.split_once('.') else {
-            self.collector.note(
+            return self.collector.reject(
                 &at.span,
                 format!(
                     "{:?} is not a reset; write SUBJECT.ACTION, as in \"edge.cache\" or \"edge.restart\"",
                     at.value
                 ),
             );
-            return None;
         };
         let Some(subject) = subjects.iter().find(|subject| subject.spec.name == subject_name) else {
             let known = subjects.iter().map(|subject| subject.spec.name.as_str());
-            self.collector.note(
+            return self.collector.reject(
                 &at.span,
                 format!("there is no subject `{subject_name}`; {}", suggest_or_list(subject_name, known)),
             );
-            return None;
         };
         let action = self.action(at, name, subject)?;
         Some(Reset { subject: subject_name.to_owned(), name: name.to_owned(), action })
@@ -59,8 +57,7 @@ impl<'a> Resolver<'a, '_> {
         let known = described.chain(of_role.iter().map(|reset| reset.name.as_str()));
         let known: Vec<&str> = known.chain(can_restart.then_some(RESTART)).collect();
         let hint = suggest_or_list(name, known.iter().copied());
-        self.collector.note(&at.span, format!("subject `{}` has no reset `{name}`; {hint}", subject.spec.name));
-        None
+        self.collector.reject(&at.span, format!("subject `{}` has no reset `{name}`; {hint}", subject.spec.name))
     }
 
     fn role_of(&self, subject: &Subject) -> Option<&'a Role> {
@@ -81,8 +78,7 @@ impl<'a> Resolver<'a, '_> {
                 let problem = format!(
                     "`{reset_name}` needs `{key}` in subject `{name}`; write [subject.{name}] {key} = …, or remove the reset"
                 );
-                self.collector.note(&at.span, problem);
-                return None;
+                return self.collector.reject(&at.span, problem);
             }
             ResetReadiness::Ready => {}
         }
@@ -90,8 +86,7 @@ impl<'a> Resolver<'a, '_> {
             let problem = format!(
                 "`{reset_name}` needs the token of subject `{name}`, but its `config` file may set another one; write admin_token_file = \"FILE\" in the subject, with a file made by `openssl rand -hex 32`"
             );
-            self.collector.note(&at.span, problem);
-            return None;
+            return self.collector.reject(&at.span, problem);
         }
         Some(reset.action.clone())
     }
@@ -126,8 +121,7 @@ impl<'a> Resolver<'a, '_> {
             }
             (None, Some(Command(command))) => ResetAction::Command(command.clone()),
             _ => {
-                self.collector.note(span, "a reset is one request or one command: { post = \"/reset\" }, { purge = \"/\" }, { request = \"BAN /\" } or { command = [\"PROGRAM\"] }");
-                return None;
+                return self.collector.reject(span, "a reset is one request or one command: { post = \"/reset\" }, { purge = \"/\" }, { request = \"BAN /\" } or { command = [\"PROGRAM\"] }");
             }
         };
         Some((name.value.clone(), action))

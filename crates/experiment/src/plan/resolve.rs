@@ -214,9 +214,10 @@ impl<'a> Resolver<'a, '_> {
                 let mut names: Vec<&str> = circle(&waiting);
                 names.push(names[0]);
                 let first = waiting.iter().find(|subject| subject.spec.name == names[0]).unwrap_or(&waiting[0]);
-                self.collector
-                    .note(&first.key_span, format!("subjects depend on each other in a cycle: {}", names.join(" → ")));
-                return None;
+                return self.collector.reject(
+                    &first.key_span,
+                    format!("subjects depend on each other in a cycle: {}", names.join(" → ")),
+                );
             };
             ready.push(waiting.remove(index));
         }

@@ -74,13 +74,13 @@ impl Resolver<'_, '_> {
             (None, Some(read)) => match read(&path.value) {
                 Ok(content) => self.keep(path, content)?,
                 Err(problem) => {
-                    self.collector.note(&path.span, format!("the file {:?} cannot be read: {problem}", path.value));
-                    return None;
+                    let problem = format!("the file {:?} cannot be read: {problem}", path.value);
+                    return self.collector.reject(&path.span, problem);
                 }
             },
             (None, None) => {
-                self.collector.note(&path.span, format!("the plan does not contain the file {:?}", path.value));
-                return None;
+                let problem = format!("the plan does not contain the file {:?}", path.value);
+                return self.collector.reject(&path.span, problem);
             }
         };
         if self.levels.is_open_text(&content) {
@@ -93,9 +93,8 @@ impl Resolver<'_, '_> {
         let mut known = self.files.known.borrow_mut();
         let sum: usize = known.values().map(|content| content.len()).sum();
         if sum + content.len() > CONTENT_BYTES_MAX {
-            self.collector
-                .note(&path.span, format!("the files of the experiment exceed {CONTENT_BYTES_MAX} bytes in total"));
-            return None;
+            let problem = format!("the files of the experiment exceed {CONTENT_BYTES_MAX} bytes in total");
+            return self.collector.reject(&path.span, problem);
         }
         let content: Arc<str> = content.into();
         known.insert(path.value.clone(), Arc::clone(&content));

@@ -87,9 +87,10 @@ fn same_twice(aa: Option<&At<Raw>>, combinations: &[Vec<(String, String)>], coll
         Value::Boolean(is_wanted) => return is_wanted.then_some(0),
         Value::Table(table) => table,
         other => {
-            collector
-                .note(span, format!("expected true, false or the levels of a combination, found {}", other.describe()));
-            return None;
+            return collector.reject(
+                span,
+                format!("expected true, false or the levels of a combination, found {}", other.describe()),
+            );
         }
     };
     let has = |levels: &[(String, String)], entry: &Entry| {

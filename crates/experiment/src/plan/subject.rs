@@ -70,16 +70,14 @@ impl<'a> Resolver<'a, '_> {
     pub(super) fn subject(&mut self, entry: &Entry) -> Option<Subject> {
         check_name("subject", entry, self.collector)?;
         if ["port", "folder", "experiment"].contains(&entry.key.as_str()) {
-            self.collector
-                .note(&entry.key_span, format!("${{{}}} is reserved; give the subject another name", entry.key));
-            return None;
+            let problem = format!("${{{}}} is reserved; give the subject another name", entry.key);
+            return self.collector.reject(&entry.key_span, problem);
         }
         let before = self.collector.count();
         let node = self.fill(&entry.node)?;
         let Value::Table(table) = &node.value else {
             let described = node.value.describe();
-            self.collector.note(&node.span, format!("a subject is a table of settings, not {described}"));
-            return None;
+            return self.collector.reject(&node.span, format!("a subject is a table of settings, not {described}"));
         };
         let kind = self.kind(entry, table)?;
         let (common, flags) = divide(table, matches!(kind, DeclaredKind::Own(_)));
@@ -164,11 +162,10 @@ impl<'a> Resolver<'a, '_> {
             DeclaredKind::Command => match &file.command {
                 Some(command) => SubjectKind::Command { command: command.value.0.clone(), process },
                 None => {
-                    self.collector.note(
+                    return self.collector.reject(
                         &entry.key_span,
                         format!("subject `{name}` has no `command`; write command = [\"PROGRAM\", \"ARGUMENT\"]"),
                     );
-                    return None;
                 }
             },
             DeclaredKind::External => SubjectKind::External,
@@ -256,11 +253,10 @@ impl<'a> Resolver<'a, '_> {
         if SIGNALS.contains(&name.as_str()) {
             return Some(name);
         }
-        self.collector.note(
+        self.collector.reject(
             &signal.span,
             format!("there is no signal {:?}; {}", signal.value, suggest_or_list(&name, SIGNALS.into_iter())),
-        );
-        None
+        )
     }
 
     pub(super) fn cpus(&mut self, cpus: Option<&At<Text>>) -> Cpus {
@@ -281,13 +277,10 @@ impl<'a> Resolver<'a, '_> {
     fn url(&mut self, entry: &Entry, kind: &SubjectKind, file: &file::Subject) -> Option<String> {
         let Some(url) = &file.url else {
             return match kind {
-                SubjectKind::External => {
-                    self.collector.note(
-                        &entry.key_span,
-                        format!("subject `{}` has no `url`; write url = \"http://HOST:PORT\"", entry.key),
-                    );
-                    None
-                }
+                SubjectKind::External => self.collector.reject(
+                    &entry.key_span,
+                    format!("subject `{}` has no `url`; write url = \"http://HOST:PORT\"", entry.key),
+                ),
                 SubjectKind::Own { arguments, .. } => {
                     let is_secured = arguments.iter().any(|argument| argument.starts_with("--tls-"));
                     Some(format!("{}://127.0.0.1:${{port}}", if is_secured { "https" } else { "http" }))

@@ -247,11 +247,9 @@ impl Resolver<'_, '_> {
         }
         match &file.request {
             Some(request) => self.request(request),
-            None if file.scenario.is_none() && file.targets.is_none() => {
-                self.collector
-                    .note(&entry.key_span, format!("workload `{}` has no request; add request = \"/\"", entry.key));
-                None
-            }
+            None if file.scenario.is_none() && file.targets.is_none() => self
+                .collector
+                .reject(&entry.key_span, format!("workload `{}` has no request; add request = \"/\"", entry.key)),
             None => None,
         }
     }

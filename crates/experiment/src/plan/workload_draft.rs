@@ -78,11 +78,10 @@ impl Resolver<'_, '_> {
             }
             _ => {
                 let known: Vec<String> = routes.iter().map(|route| format!("to = \"{}\"", route.name)).collect();
-                self.collector.note(
+                self.collector.reject(
                     &entry.key_span,
                     format!("workload `{}` has several possible targets; write {}", entry.key, known.join(" or ")),
-                );
-                None
+                )
             }
         }
     }

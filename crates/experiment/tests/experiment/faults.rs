@@ -1,7 +1,5 @@
 //! Faults as a key of the file and as the level of a factor, and mistakes with them.
 
-use breme_experiment::trial::TrialKey;
-
 use crate::world;
 
 const SITES: &str = r#"
@@ -32,12 +30,11 @@ duration = "10s"
 
 /// The faults of each combination, as text.
 fn faults(text: &str) -> Vec<Vec<String>> {
-    let plan = world::read(text, None).unwrap_or_else(|faults| panic!("{text}\n{faults}"));
-    let again = world::read(&plan.to_toml(), None).unwrap();
+    let plan = world::plan(text);
+    let again = world::plan(&plan.to_toml());
     let of = |combination| {
-        let key = TrialKey { block: 1, combination, replicate: 0 };
-        let trial = plan.trial(&key).unwrap();
-        assert_eq!(again.trial(&key).unwrap(), trial);
+        let trial = world::trial(&plan, combination);
+        assert_eq!(world::trial(&again, combination), trial);
         trial.faults.iter().map(|fault| format!("{fault} at {:?}", fault.at)).collect()
     };
     (0..plan.combinations().len() as u32).map(of).collect()
@@ -80,75 +77,53 @@ fn a_fault_is_the_level_of_a_factor() {
 
 #[test]
 fn gaps_are_shown_where_faults_happen() {
-    let measures = |text: &str| -> Vec<String> {
-        world::read(text, None).unwrap().measures.into_iter().map(|measure| measure.name).collect()
-    };
+    let measures =
+        |text: &str| -> Vec<String> { world::plan(text).measures.into_iter().map(|measure| measure.name).collect() };
     let levels = LEVELS.replace("$when", "4s");
     let shown = measures(&format!("{SITES}[factor.fault]{levels}"));
     assert!(shown.contains(&"gap(user)".to_owned()) && shown.contains(&"gap.user(user)".to_owned()), "{shown:?}");
     assert!(!measures(SITES).contains(&"gap(user)".to_owned()));
 }
 
-/// The error in a fault, on one line.
+/// The only error in a fault.
 fn problem(fault: &str, sites: &str) -> String {
-    let text = format!("fault = {fault}\n{sites}");
-    let faults = world::read(&text, None).err().unwrap_or_else(|| panic!("nothing is wrong with\n{text}"));
-    assert_eq!(faults.0.len(), 1, "{faults}");
-    faults.0[0].to_string().lines().next().unwrap().to_owned()
+    let [message] = world::messages(&format!("fault = {fault}\n{sites}")).try_into().unwrap();
+    message
 }
+
+const KILL: &str = r#"{ kill = "left", at = "5s" }"#;
+
+const SLIPS: &str = r#"
+{ kill = "left", at = "5s" } → { kill = "lefd", at = "5s" }
+    line 1, column 18: there is no subject `lefd`; did you mean `left`?
+{ kill = "left", at = "5s" } → { kill = "left", at = "10s" }
+    line 1, column 31: the fault at 10s is beyond the 10s that are measured; write an earlier time, or a longer duration
+{ kill = "left", at = "5s" } → { kill = "left" }
+    line 1, column 9: this fault has no time; add at = "5s", counted from the end of the warm-up
+{ kill = "left", at = "5s" } → { at = "5s" }
+    line 1, column 9: a fault has exactly one of kill = "SUBJECT", start = "SUBJECT", freeze = "SUBJECT", thaw = "SUBJECT", partition = "SUBJECT", heal = "SUBJECT"
+{ kill = "left", at = "5s" } → { partition = "left", at = "5s" }
+    line 1, column 23: subject `left` is not a link; put one in front of it, [subject.path] kind = "link" to = "left", and write partition = "path"
+{ kill = "left", at = "5s" } → { freeze = "elsewhere", at = "5s" }
+    line 1, column 20: subject `elsewhere` was not started by this experiment, and so has no processes to freeze; put a link in front of it and use `partition`
+{ kill = "left", at = "5s" } → { kill = "unused", at = "5s" }
+    line 1, column 18: `kill = "unused"`: no workload or subject uses `unused` there
+{ kill = "left", at = "5s" } → { thaw = "left", at = "5s" }
+    line 1, column 31: subject `left` is not frozen at 5s; add { freeze = "left", at = … } before
+{ kill = "left", at = "5s" } → [{ kill = "left", at = "5s" }, { freeze = "left", at = "6s" }]
+    line 1, column 64: subject `left` was killed before 6s; add { start = "left", at = … } between
+{ kill = "left", at = "5s" } → { partition = "far", process = "x", at = "5s" }
+    line 1, column 40: `process` belongs to kill, freeze and thaw, not to partition; remove it
+{ kill = "left", at = "5s" } → "left"
+    line 1, column 9: a fault is a table, such as { kill = "SUBJECT", at = "5s" }, a list of them, or {} for none; not the string "left"
+{ kill = "left", at = "5s" } → { kil = "left", at = "5s" }
+    line 1, column 11: there is no key `kil` here; did you mean `kill`?
+"#;
 
 #[test]
 fn mistakes_are_reported_with_their_place_and_the_remedy() {
-    let cases = [
-        ("{ kill = \"lefd\", at = \"5s\" }", "line 1, column 18: there is no subject `lefd`; did you mean `left`?"),
-        (
-            "{ kill = \"left\", at = \"10s\" }",
-            "line 1, column 31: the fault at 10s is beyond the 10s that are measured; write an earlier time, or a longer duration",
-        ),
-        (
-            "{ kill = \"left\" }",
-            "line 1, column 9: this fault has no time; add at = \"5s\", counted from the end of the warm-up",
-        ),
-        (
-            "{ at = \"5s\" }",
-            "line 1, column 9: a fault has exactly one of kill = \"SUBJECT\", start = \"SUBJECT\", freeze = \"SUBJECT\", thaw = \"SUBJECT\", partition = \"SUBJECT\", heal = \"SUBJECT\"",
-        ),
-        (
-            "{ partition = \"left\", at = \"5s\" }",
-            "line 1, column 23: subject `left` is not a link; put one in front of it, [subject.path] kind = \"link\" to = \"left\", and write partition = \"path\"",
-        ),
-        (
-            "{ freeze = \"elsewhere\", at = \"5s\" }",
-            "line 1, column 20: subject `elsewhere` was not started by this experiment, and so has no processes to freeze; put a link in front of it and use `partition`",
-        ),
-        (
-            "{ kill = \"unused\", at = \"5s\" }",
-            "line 1, column 18: `kill = \"unused\"`: no workload or subject uses `unused` there",
-        ),
-        (
-            "{ thaw = \"left\", at = \"5s\" }",
-            "line 1, column 31: subject `left` is not frozen at 5s; add { freeze = \"left\", at = … } before",
-        ),
-        (
-            "[{ kill = \"left\", at = \"5s\" }, { freeze = \"left\", at = \"6s\" }]",
-            "line 1, column 64: subject `left` was killed before 6s; add { start = \"left\", at = … } between",
-        ),
-        (
-            "{ partition = \"far\", process = \"x\", at = \"5s\" }",
-            "line 1, column 40: `process` belongs to kill, freeze and thaw, not to partition; remove it",
-        ),
-        (
-            "\"left\"",
-            "line 1, column 9: a fault is a table, such as { kill = \"SUBJECT\", at = \"5s\" }, a list of them, or {} for none; not the string \"left\"",
-        ),
-        ("{ kil = \"left\", at = \"5s\" }", "line 1, column 11: "),
-    ];
-    for (fault, expected) in cases {
-        let message = problem(fault, SITES);
-        assert!(message.starts_with(expected), "{fault}\n{message}\n{expected}");
-    }
-    let fixed = "{ kill = \"left\", at = \"5s\" }";
-    let message = problem(fixed, &SITES.replace("warm_up = \"1s\"\n", ""));
+    world::check_slips(&format!("fault = {KILL}\n{SITES}"), SLIPS);
+    let message = problem(KILL, &SITES.replace("warm_up = \"1s\"\n", ""));
     assert!(message.contains("the warm-up needs a fixed length; write warm_up = \"2s\" or \"none\""), "{message}");
     // The end of a counted load is unknown.
     let counted = SITES.replace("request = \"/\"", "request = \"/\"\nrequests = 100");

@@ -3,21 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use breme_experiment::plan::{Estimate, Plan, SearchLength};
+use breme_experiment::plan::{Estimate, SearchLength};
 use breme_experiment::trial::{
     Cpus, LoadRate, ReadyCheck, ResetAction, Restart, SubjectKind, TrialKey, TrialSpec, WarmUp, WorkloadSpec,
 };
 
-use crate::world;
-
-fn plan(text: &str) -> Plan {
-    world::read(text, None).unwrap_or_else(|faults| panic!("{faults}"))
-}
-
-/// The trial of a combination in the first block.
-fn trial(plan: &Plan, combination: u32) -> TrialSpec {
-    plan.trial(&TrialKey { block: 1, combination, replicate: 0 }).unwrap()
-}
+use crate::world::{self, plan, trial};
 
 fn workload<'a>(trial: &'a TrialSpec, name: &str) -> &'a WorkloadSpec {
     trial.workloads.iter().find(|workload| workload.name == name).unwrap()
@@ -176,12 +167,12 @@ fn every_block_has_every_combination_once_and_one_twice_in_an_order_of_its_own()
         places.insert(block.iter().position(|key| key.replicate == 1));
     }
     assert!(orders.len() > 3 && places.len() > 1, "{orders:?} {places:?}");
-    assert_eq!(trials, world::read(CACHE, None).unwrap().trials(), "the same seed, the same order");
-    let other = world::read(&CACHE.replace("seed = 7", "seed = 8"), None).unwrap();
+    assert_eq!(trials, world::plan(CACHE).trials(), "the same seed, the same order");
+    let other = world::plan(&CACHE.replace("seed = 7", "seed = 8"));
     assert_ne!(trials, other.trials());
-    let fixed = world::read(&CACHE.replace("blocks = 6", "blocks = 2\norder = \"fixed\"\naa = false"), None).unwrap();
+    let fixed = world::plan(&CACHE.replace("blocks = 6", "blocks = 2\norder = \"fixed\"\naa = false"));
     assert_eq!(fixed.trials().iter().map(|key| key.combination).collect::<Vec<_>>(), [0, 1, 2, 3, 0, 1, 2, 3]);
-    let chosen = world::read(&CACHE.replace("blocks = 6", "aa = { path = \"cached\", crowd = 250 }"), None).unwrap();
+    let chosen = world::plan(&CACHE.replace("blocks = 6", "aa = { path = \"cached\", crowd = 250 }"));
     assert_eq!(chosen.aa, Some(3));
 }
 
@@ -409,7 +400,7 @@ short = "2s"
     assert_eq!((trial.duration, trial.key.block), (Duration::from_secs(6), 9));
     assert!(plan.search_trial(2, 77.0, SearchLength::Short, 9).is_err());
     assert!(plan.estimate().known > Duration::from_secs(60), "{:?}", plan.estimate());
-    let listed = world::read(&text.replace("{ from = 1, to = 1000 }", "[1, 5, 250]"), None).unwrap();
+    let listed = world::plan(&text.replace("{ from = 1, to = 1000 }", "[1, 5, 250]"));
     let range = listed.search.as_ref().unwrap().range;
     assert_eq!((range.from, range.to, range.is_whole, listed.trials().len()), (1.0, 250.0, true, 6 * 7));
 }
@@ -442,7 +433,7 @@ design.blocks = 2
     assert_eq!(quick.warnings.len(), 2, "{:?}", quick.warnings);
     assert!(quick.warnings[0].contains("much"), "{:?}", quick.warnings);
     assert_eq!(quick.warnings[1], "2 blocks cannot decide a hypothesis: a verdict needs at least 5");
-    let again = world::read(&quick.to_toml(), None).unwrap_or_else(|faults| panic!("{faults}"));
+    let again = plan(&quick.to_toml());
     assert_eq!(
         (again.hypotheses, again.published, again.warnings),
         (quick.hypotheses, quick.published, quick.warnings)
@@ -532,7 +523,7 @@ fn a_run_has_a_number_of_blocks_or_as_many_as_it_takes() {
         assert_eq!((plan.blocks.least, plan.blocks.most, plan.ends_when_decided()), (least, most, ends), "{blocks}");
         assert_eq!((plan.trials().len(), plan.blocks.limit()), (most as usize, 4 * most.max(5)), "{blocks}");
         let longer = plan.extended_to_toml(most + 1, most).unwrap();
-        let longer = world::read(&longer, None).unwrap_or_else(|faults| panic!("{faults}"));
+        let longer = world::plan(&longer);
         assert_eq!((longer.blocks.extended_to, longer.ends_when_decided()), (Some(most + 1), false), "{blocks}");
         assert_eq!((longer.blocks.least, longer.blocks.most, longer.trials().len()), (least, most, most as usize + 1));
         assert_eq!(longer.trials()[..most as usize], plan.trials()[..]);

@@ -1,7 +1,7 @@
 //! Actions before each trial, and the token that they require: definitions of the experiment take precedence over those
 //! of the role.
 
-use breme_experiment::trial::{AdminToken, Reset, ResetAction, SubjectKind, TrialKey, TrialSpec};
+use breme_experiment::trial::{AdminToken, Reset, ResetAction, SubjectKind, TrialSpec};
 
 use crate::world;
 
@@ -23,8 +23,7 @@ const RESET: &str = "reset = \"edge.cache\"";
 
 /// The first trial of a combination.
 fn trial(text: &str, combination: u32) -> TrialSpec {
-    let plan = world::read(text, None).unwrap_or_else(|faults| panic!("{text}\n{faults}"));
-    plan.trial(&TrialKey { block: 1, combination, replicate: 0 }).unwrap()
+    world::trial(&world::plan(text), combination)
 }
 
 /// Arguments and token of a subject.
@@ -42,12 +41,6 @@ fn token(text: &str) -> AdminToken {
 
 fn with(line: &str) -> String {
     EDGE.replace(MEMORY, &format!("{MEMORY}\n{line}"))
-}
-
-/// The error, on one line.
-fn problem(text: &str) -> String {
-    let faults = world::read(text, None).err().unwrap_or_else(|| panic!("nothing is wrong with\n{text}"));
-    faults.0[0].to_string().lines().next().unwrap().to_owned()
 }
 
 #[test]
@@ -100,6 +93,7 @@ fn where_nothing_is_kept_nothing_is_emptied() {
 
 #[test]
 fn an_impossible_reset_is_reported_with_its_subject_and_the_remedy() {
+    let problem = |text: &str| world::messages(text).remove(0);
     assert_eq!(
         problem(&EDGE.replace(MEMORY, "")),
         "line 12, column 9: `edge.cache` needs `cache_memory` in subject `edge`; write [subject.edge] cache_memory = …, or remove the reset"

@@ -1,7 +1,7 @@
 //! Comparison of two runs: the gate passes what is demonstrably not worse, and nothing else.
 
 use breme_experiment::plan::{Gate, GatedMeasure, MARGIN_DEFAULT};
-use breme_experiment::record::{Machine, RunHead, TrialEnd, TrialRecord};
+use breme_experiment::record::{Machine, RunHead, TrialFailure, TrialRecord};
 use breme_judge::{CompareRules, GateVerdict, Levels, RecordedRun, RunComparison, RunRow, RunVerdict, compare};
 
 use crate::fixture::{Experiment, Noise, factor, measure};
@@ -34,9 +34,18 @@ fn compared_of(
 ) -> RunComparison {
     let before = experiment.run(2 * seed, |_| 0.01);
     let after = experiment.run(2 * seed + 1, |levels| 0.01 * slower(levels));
+    compared_records(experiment, &before, &after, rules)
+}
+
+fn compared_records(
+    experiment: &Experiment,
+    before: &[TrialRecord],
+    after: &[TrialRecord],
+    rules: &CompareRules,
+) -> RunComparison {
     let (one, other) = (head("before"), head("after"));
     let run = |head, records| RecordedRun { head, plan: "plan", question: &experiment.question, records };
-    compare(&run(&one, &before), &run(&other, &after), rules)
+    compare(&run(&one, before), &run(&other, after), rules)
 }
 
 fn compared(blocks: u32, seed: u64, rules: &CompareRules, slower: impl Fn(&Levels) -> f64) -> RunComparison {
@@ -174,12 +183,7 @@ fn a_measure_that_is_zero_is_compared_by_points() {
         }
         records
     };
-    let (one, other) = (head("before"), head("after"));
-    let verdict = |lost| {
-        let (before, after) = (records(0), records(lost));
-        let run = |head, records| RecordedRun { head, plan: "plan", question: &experiment.question, records };
-        compare(&run(&one, &before), &run(&other, &after), &rules).verdict
-    };
+    let verdict = |lost| compared_records(&experiment, &records(0), &records(lost), &rules).verdict;
     // 0.1 points of 100,000 requests are 100.
     let verdicts = [0, 10, 99, 500, 100_000].map(verdict);
     let expected =
@@ -241,18 +245,16 @@ fn few_blocks_and_nothing_in_common_give_no_verdict() {
 #[test]
 fn a_combination_without_values_gives_no_verdict() {
     let (experiment, rules) = (experiment(6), gate(&["mean(user)"], 0.05));
-    let (one, other) = (head("before"), head("after"));
     let (before, after) = (experiment.run(1, |_| 0.01), experiment.run(2, |_| 0.01));
-    let run = |head, records| RecordedRun { head, plan: "plan", question: &experiment.question, records };
     let partly: Vec<_> = after.iter().filter(|record| record.levels["path"] == "source").cloned().collect();
-    let comparison = compare(&run(&one, &before), &run(&other, &partly), &rules);
+    let comparison = compared_records(&experiment, &before, &partly, &rules);
     assert_eq!(comparison.verdict, GateVerdict::NoVerdict);
     assert!(
         comparison.sentence.contains("path=cached: the later run has no value: not run"),
         "{}",
         comparison.sentence
     );
-    let turned = compare(&run(&other, &partly), &run(&one, &before), &rules);
+    let turned = compared_records(&experiment, &partly, &before, &rules);
     assert!(turned.sentence.contains("path=cached: the earlier run has no value: not run"), "{}", turned.sentence);
 }
 
@@ -263,8 +265,7 @@ fn change_first(records: &mut [TrialRecord], path: &str, number: usize, change: 
 }
 
 fn fail(record: &mut TrialRecord) {
-    let (who, what) = ("site".to_owned(), "ended with signal 11".to_owned());
-    record.end = TrialEnd::Failed { who, what, printed: String::new(), is_generator: false };
+    record.end = TrialFailure::new("site", "ended with signal 11", "").into();
 }
 
 fn void(record: &mut TrialRecord) {
@@ -274,18 +275,16 @@ fn void(record: &mut TrialRecord) {
 #[test]
 fn a_run_with_crashes_does_not_pass() {
     let (experiment, rules) = (experiment(8), gate(&["mean(user)"], 0.1));
-    let (one, other) = (head("before"), head("after"));
     let good = experiment.run(1, |_| 0.01);
     let mut bad = experiment.run(2, |_| 0.01);
     // `source` is run twice in each block: one crash of two trials counts as well.
     change_first(&mut bad, "source", 2, fail);
     change_first(&mut bad, "cached", 1, void);
-    let run = |head, records| RecordedRun { head, plan: "plan", question: &experiment.question, records };
     let verdicts = |comparison: &RunComparison| {
         let of = |path| comparison.rows.iter().find(|row| row.gated.is_some() && row.levels["path"] == path).unwrap();
         ["source", "cached"].map(|path| of(path).gated.clone().unwrap().verdict)
     };
-    let worse = compare(&run(&one, &good), &run(&other, &bad), &rules);
+    let worse = compared_records(&experiment, &good, &bad, &rules);
     assert_eq!(verdicts(&worse), [GateVerdict::NoVerdict, GateVerdict::NotWorse], "INVALID says nothing");
     assert_eq!(worse.verdict, GateVerdict::NoVerdict);
     let said = "; 2 of 8 blocks of the later run failed (site: ended with signal 11).";
@@ -295,7 +294,7 @@ fn a_run_with_crashes_does_not_pass() {
     assert!(cached.sentence.ends_with(said), "{}", cached.sentence);
     let counts = |row: &RunRow| [row.failed_before, row.failed_after, row.invalid_before, row.invalid_after];
     assert_eq!((counts(&worse.rows[0]), counts(cached)), ([0, 2, 0, 0], [0, 0, 0, 1]));
-    let better = compare(&run(&other, &bad), &run(&one, &good), &rules);
+    let better = compared_records(&experiment, &bad, &good, &rules);
     assert_eq!(better.verdict, GateVerdict::NotWorse, "only the later run is judged: {}", better.sentence);
     assert!(better.rows[0].sentence.contains("2 of 8 blocks of the earlier run failed"), "{}", better.rows[0].sentence);
 }
@@ -304,21 +303,19 @@ fn a_run_with_crashes_does_not_pass() {
 fn a_rare_total_failure_does_not_pass() {
     let experiment = experiment(8);
     let rules = gate(&["errors(user)", "pass(user)", "failed(user)"], 0.1);
-    let (one, other) = (head("before"), head("after"));
     let (before, mut after) = (experiment.run(1, |_| 0.01), experiment.run(2, |_| 0.01));
     change_first(&mut after, "cached", 1, |record| {
         let user = record.workloads.get_mut("user").unwrap();
         (user.errors, user.ok) = ([("status".to_owned(), user.ok)].into(), 0);
     });
-    let run = |head, records| RecordedRun { head, plan: "plan", question: &experiment.question, records };
-    let comparison = compare(&run(&one, &before), &run(&other, &after), &rules);
+    let comparison = compared_records(&experiment, &before, &after, &rules);
     let cached: Vec<&RunRow> =
         comparison.rows.iter().filter(|row| row.gated.is_some() && row.levels["path"] == "cached").collect();
     assert_eq!(cached.len(), 3);
     assert!(cached.iter().all(|row| row.gated.as_ref().unwrap().verdict == GateVerdict::NoVerdict), "{cached:?}");
     let said = "; the worst block of the later run has 100 %, worse than every earlier one by more than the margin.";
     assert!(comparison.sentence.ends_with(said), "{}", comparison.sentence);
-    let back = compare(&run(&other, &after), &run(&one, &before), &rules);
+    let back = compared_records(&experiment, &after, &before, &rules);
     assert_eq!(back.verdict, GateVerdict::NotWorse, "{}", back.sentence);
 }
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use breme_base::Random;
-use breme_experiment::plan::{Attempts, PlanMeasure, Repeat};
+use breme_experiment::plan::{Attempts, PlanHypothesis, PlanMeasure, Repeat};
 use breme_experiment::record::{Distribution, SubjectRecord, TrialRecord, WorkloadRecord};
 use breme_expression::{Claim, Expression, Vocabulary};
-use breme_judge::{Factor, Hypothesis, Levels, Question};
+use breme_judge::{Factor, Levels, Question};
 
 /// How trials of the same combination differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,7 +74,7 @@ impl Disturbance {
 /// Parses a measure.
 pub fn measure(text: &str) -> PlanMeasure {
     let expression = Expression::parse(text, &vocabulary(&[])).unwrap();
-    PlanMeasure { name: text.into(), unit: expression.unit(), expression }
+    PlanMeasure::new(text.into(), expression)
 }
 
 pub fn factor(name: &str, levels: &[&str]) -> Factor {
@@ -94,9 +94,14 @@ pub fn vocabulary(factors: &[Factor]) -> Vocabulary {
     }
 }
 
-pub fn hypothesis(expect: &str, factors: &[Factor]) -> Hypothesis {
+pub fn hypothesis(expect: &str, factors: &[Factor]) -> PlanHypothesis {
     let claim = Claim::parse(expect, &vocabulary(factors)).unwrap();
-    Hypothesis { says: format!("it is so that {expect}"), expect: expect.into(), claim, equal_within: None }
+    PlanHypothesis { says: format!("it is so that {expect}"), expect: expect.into(), claim, equal_within: None }
+}
+
+/// The mean time of the build `new` is that of `old` times this.
+pub fn times(ratio: f64) -> impl Fn(&Levels) -> f64 {
+    move |levels| if levels["build"] == "new" { 0.01 * ratio } else { 0.01 }
 }
 
 /// A workload with mean time `mean_s`; one user without think time.
@@ -147,6 +152,13 @@ impl Experiment {
             ..Question::default()
         };
         Self { question, noise, size }
+    }
+
+    /// Two builds, compared by their mean time.
+    pub fn of_builds(blocks: u32, noise: Noise, size: f64) -> Self {
+        let mut experiment = Self::new(vec![factor("build", &["old", "new"])], blocks, noise, size);
+        experiment.question.measures = vec![measure("mean(user)")];
+        experiment
     }
 
     pub fn combinations(&self) -> Vec<Levels> {

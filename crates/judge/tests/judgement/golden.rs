@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use breme_base::Random;
 use breme_experiment::plan::{ModelKind, PlanModel};
-use breme_experiment::record::{Purpose, TrialEnd, TrialRecord};
+use breme_experiment::record::{Purpose, TrialFailure, TrialRecord};
 use breme_expression::Condition;
 use breme_judge::{PublishedFigure, SearchQuestion, judge};
 use breme_stats::Histogram;
@@ -31,11 +31,9 @@ fn experiment() -> Experiment {
         value: 0.0144,
         source: "study 1".into(),
     }];
-    let rate = measure("rate(user)");
     question.models = vec![PlanModel {
         kind: ModelKind::Growth,
-        name: rate.name,
-        of: rate.expression,
+        of: measure("rate(user)"),
         over: "crowd".into(),
         leave_out: Vec::new(),
     }];
@@ -67,12 +65,7 @@ fn records(experiment: &Experiment) -> Vec<TrialRecord> {
         (0..300).for_each(|_| histogram.record((-user.response.mean_ns * (1.0 - random.unit()).ln()) as u64));
         user.response.histogram = histogram.encode();
     }
-    records[40].end = TrialEnd::Failed {
-        who: "site".into(),
-        what: "ended with signal 11".into(),
-        printed: "…".into(),
-        is_generator: false,
-    };
+    records[40].end = TrialFailure::new("site", "ended with signal 11", "…").into();
     for (step, crowd) in [1.0, 2.0, 4.0, 8.0, 16.0].into_iter().enumerate() {
         let number = records.len() as u32 + 1;
         let levels = levels(&[("path", "source"), ("crowd", &format!("{crowd}"))]);

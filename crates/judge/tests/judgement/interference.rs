@@ -7,7 +7,7 @@ use breme_judge::{Levels, judge};
 use breme_stats::Histogram;
 use breme_stats::steady_state::{Steadiness, find_steady};
 
-use crate::fixture::{Experiment, Noise, factor, levels, measure, trial, workload};
+use crate::fixture::{Experiment, Noise, levels, trial, workload};
 
 /// Values of a trial's series.
 const VALUES: usize = 50;
@@ -125,9 +125,7 @@ impl World {
 
     /// Runs experiments of `blocks` blocks under a rule and compares them with the true value.
     pub fn shown(&self, rule: Rule, truth: f64, blocks: u32, experiments: u64) -> Shown {
-        let builds = vec![factor("build", &["old", "new"])];
-        let mut experiment = Experiment::new(builds, blocks, Noise::Normal, 0.0);
-        experiment.question.measures = vec![measure("mean(user)")];
+        let experiment = Experiment::of_builds(blocks, Noise::Normal, 0.0);
         let mut shown = Shown::default();
         for seed in 0..experiments {
             let (records, unsteady) = self.records(rule, blocks, seed);

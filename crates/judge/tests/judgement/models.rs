@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use breme_experiment::plan::{ModelKind, PlanMeasure, PlanModel};
+use breme_experiment::plan::{ModelKind, PlanModel};
 use breme_experiment::record::{SubjectRecord, TrialRecord};
 use breme_judge::judgement::ModelOutcome;
 use breme_judge::{Factor, Levels, Question, judge};
@@ -13,10 +13,8 @@ use crate::fixture::{Disturbance, Noise, factor, levels, measure, trial, workloa
 const USERS: [&str; 9] = ["1", "2", "4", "8", "16", "24", "32", "48", "64"];
 
 fn question(kind: &ModelKind, factors: Vec<Factor>) -> Question {
-    let model = |of: &str| {
-        let PlanMeasure { name, expression: of, .. } = measure(of);
-        PlanModel { kind: kind.clone(), name, of, over: "users".into(), leave_out: Vec::new() }
-    };
+    let model =
+        |of: &str| PlanModel { kind: kind.clone(), of: measure(of), over: "users".into(), leave_out: Vec::new() };
     let models = match kind {
         ModelKind::Growth => vec![model("rate(user)")],
         ModelKind::Mva { .. } => vec![model("rate(user)"), model("mean(user)")],

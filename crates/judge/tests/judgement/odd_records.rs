@@ -1,7 +1,7 @@
 //! Unusual records: whatever a journal contains, judging terminates, and its result survives serialisation.
 
 use breme_experiment::plan::{ModelKind, PlanModel};
-use breme_experiment::record::{Purpose, RunHead, SteadyState, TrialEnd, TrialRecord, WorkloadRecord};
+use breme_experiment::record::{Purpose, RunHead, SteadyState, TrialFailure, TrialRecord, WorkloadRecord};
 use breme_judge::judgement::Judgement;
 use breme_judge::{CompareRules, Question, RecordedRun, compare, judge};
 use proptest::prelude::*;
@@ -37,12 +37,7 @@ fn odd_trial() -> impl Strategy<Value = TrialRecord> {
         let mut odd = trial(block, replicate, &levels(&[("path", path), ("users", users)]), workload);
         match kind {
             0 => {
-                odd.end = TrialEnd::Failed {
-                    who: "site".into(),
-                    what: "died".into(),
-                    printed: String::new(),
-                    is_generator: false,
-                }
+                odd.end = TrialFailure::new("site", "died", "").into();
             }
             1 => odd.invalid_reasons = vec!["slow".into()],
             2 => odd.purpose = Purpose::Search,
@@ -58,10 +53,7 @@ fn question() -> Question {
     let factors = vec![factor("path", &["source", "cached"]), factor("users", &["0", "1", "2", "8"])];
     let claims = ["mean(user) < 5 ms", "rate(user) [path=cached] ≈ rate(user) [path=source]", "errors(user) == 0 %"];
     let mva = ModelKind::Mva { think: None, demands: vec![measure("mean(user)").expression] };
-    let model = |kind| {
-        let rate = measure("rate(user)");
-        PlanModel { kind, name: rate.name, of: rate.expression, over: "users".into(), leave_out: Vec::new() }
-    };
+    let model = |kind| PlanModel { kind, of: measure("rate(user)"), over: "users".into(), leave_out: Vec::new() };
     Question {
         hypotheses: claims.map(|claim| hypothesis(claim, &factors)).to_vec(),
         measures: ["mean(user)", "rate(user)", "rate(user) / mean(user)", "errors(user)"].map(measure).to_vec(),

@@ -4,7 +4,7 @@ use breme_experiment::record::TrialRecord;
 use breme_judge::judgement::{Judgement, Verdict};
 use breme_judge::{Levels, judge};
 
-use crate::fixture::{Experiment, KINDS, Noise, factor, measure};
+use crate::fixture::{Experiment, KINDS, Noise, times};
 
 /// The default of an experiment.
 const REPEATS: u32 = 2;
@@ -12,9 +12,7 @@ const REPEATS: u32 = 2;
 const EXPERIMENTS: u64 = 120;
 
 fn two(noise: Noise) -> Experiment {
-    let mut experiment = Experiment::new(vec![factor("build", &["old", "new"])], 10, noise, 0.03);
-    experiment.question.measures = vec![measure("mean(user)")];
-    experiment
+    Experiment::of_builds(10, noise, 0.03)
 }
 
 /// Which trials are INVALID.
@@ -52,9 +50,9 @@ fn share(
     is: impl Fn(&Judgement, &[TrialRecord]) -> bool,
 ) -> f64 {
     let experiment = two(noise);
-    let truth = |levels: &Levels| if levels["build"] == "new" { 0.01 * ratio } else { 0.01 };
     let is_so = |seed: &u64| {
-        let records = experiment.run_with_invalid(*seed, truth, repeats, |levels, error| invalid.chance(levels, error));
+        let records =
+            experiment.run_with_invalid(*seed, times(ratio), repeats, |levels, error| invalid.chance(levels, error));
         is(&judge(&experiment.question, &records), &records)
     };
     (0..EXPERIMENTS).filter(is_so).count() as f64 / EXPERIMENTS as f64

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use breme_base::Random;
-use breme_experiment::record::{Purpose, TrialEnd, TrialRecord};
+use breme_experiment::record::{Purpose, TrialFailure, TrialRecord};
 use breme_expression::Condition;
 use breme_judge::judgement::{SearchOutcome, SearchStep};
 use breme_judge::{Next, Search, SearchQuestion};
@@ -229,8 +229,7 @@ fn records_are_steps() {
         "5 % are near enough"
     );
     let mut crashed = record(500, 40.0, false, false);
-    crashed.end =
-        TrialEnd::Failed { who: "site".into(), what: "died".into(), printed: String::new(), is_generator: false };
+    crashed.end = TrialFailure::new("site", "died", "").into();
     records.push(crashed);
     let last = Search::from_records(&question, &records).outcome().steps.pop().unwrap();
     assert_eq!(last.failed, Some(true), "a subject that died has failed");

@@ -5,7 +5,7 @@
 use breme_judge::judge;
 use breme_judge::judgement::Verdict;
 
-use crate::fixture::Noise;
+use crate::fixture::{Noise, times};
 use crate::sequential_design::{Grown, LEAST, MOST, experiment, grow};
 
 const RUNS: u64 = 300;
@@ -90,7 +90,7 @@ fn verdict_interval_and_p_value_agree() {
 fn a_lost_block_does_not_make_a_clear_difference_undecided() {
     let mut experiment = experiment(Noise::Normal, 0.02);
     (experiment.question.blocks, experiment.question.looks) = (6, Some((6, 6)));
-    let mut records = experiment.run(3, |levels| if levels["build"] == "new" { 0.0062 } else { 0.01 });
+    let mut records = experiment.run(3, times(0.62));
     records.retain(|record| record.block != 4);
     let judgement = judge(&experiment.question, &records);
     assert_eq!(judgement.hypotheses[0].verdict, Verdict::Supported, "{}", judgement.hypotheses[0].sentence);

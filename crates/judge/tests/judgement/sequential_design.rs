@@ -2,9 +2,9 @@
 
 use breme_experiment::record::TrialRecord;
 use breme_judge::judgement::{Effect, Verdict};
-use breme_judge::{Levels, is_decided, judge};
+use breme_judge::{is_decided, judge};
 
-use crate::fixture::{Experiment, Noise, factor, hypothesis};
+use crate::fixture::{Experiment, Noise, hypothesis, times};
 
 /// The claim to be decided.
 pub const FASTER: &str = "mean(user) [build=new] < mean(user) [build=old]";
@@ -14,8 +14,7 @@ pub const MOST: u32 = 24;
 
 /// Two builds, one hypothesis, 6 to 24 blocks.
 pub fn experiment(noise: Noise, size: f64) -> Experiment {
-    let factors = vec![factor("build", &["old", "new"])];
-    let mut experiment = Experiment::new(factors, MOST, noise, size);
+    let mut experiment = Experiment::of_builds(MOST, noise, size);
     experiment.question.hypotheses = vec![hypothesis(FASTER, &experiment.question.factors)];
     experiment.question.measures.clear();
     experiment.question.looks = Some((LEAST, MOST));
@@ -38,12 +37,9 @@ impl Grown {
 
 /// Judges after each block, like the laboratory. The mean time of `new` is that of `old` times `ratio`.
 pub fn grow(experiment: &Experiment, seed: u64, ratio: f64) -> Grown {
-    let truth = |levels: &Levels| if levels["build"] == "new" { 0.01 * ratio } else { 0.01 };
-    let records = experiment.run(seed, truth);
-    let after = |blocks: u32| {
-        let known: Vec<TrialRecord> = records.iter().filter(|record| record.block <= blocks).cloned().collect();
-        known
-    };
+    let records = experiment.run(seed, times(ratio));
+    let after =
+        |blocks: u32| -> Vec<TrialRecord> { records.iter().filter(|record| record.block <= blocks).cloned().collect() };
     let blocks = (LEAST..MOST).find(|&blocks| is_decided(&experiment.question, &after(blocks))).unwrap_or(MOST);
     let judged = judge(&experiment.question, &after(blocks)).hypotheses.remove(0);
     let effect = judged.cases.into_iter().next().expect("it leaves no levels open").effect;

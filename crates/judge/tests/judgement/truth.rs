@@ -1,20 +1,9 @@
 //! Whole experiments drawn from seeds: how often a judgement is wrong when the true value is known.
 
+use breme_judge::judge;
 use breme_judge::judgement::{Comparison, Judgement, Verdict};
-use breme_judge::{Levels, judge};
 
-use crate::fixture::{Experiment, KINDS, Noise, factor, hypothesis, measure};
-
-fn two(blocks: u32, noise: Noise, size: f64) -> Experiment {
-    let mut experiment = Experiment::new(vec![factor("build", &["old", "new"])], blocks, noise, size);
-    experiment.question.measures = vec![measure("mean(user)")];
-    experiment
-}
-
-/// The mean time of `new` is that of `old` times this.
-fn times(ratio: f64) -> impl Fn(&Levels) -> f64 {
-    move |levels| if levels["build"] == "new" { 0.01 * ratio } else { 0.01 }
-}
+use crate::fixture::{Experiment, KINDS, Noise, factor, hypothesis, times};
 
 fn share(experiments: u64, is: impl Fn(u64) -> bool) -> f64 {
     (0..experiments).filter(|&seed| is(seed)).count() as f64 / experiments as f64
@@ -31,7 +20,7 @@ fn is_called_different(judgement: &Judgement) -> bool {
 #[test]
 fn at_most_one_in_twenty_experiments_without_a_difference_finds_one() {
     let wrong = KINDS.map(|noise| {
-        let experiment = two(10, noise, 0.03);
+        let experiment = Experiment::of_builds(10, noise, 0.03);
         share(400, |seed| is_called_different(&judge(&experiment.question, &experiment.run(seed, times(1.0)))))
     });
     // About 3 % are expected (`breme_stats::noise_floor`), so of 400 seldom more than 5 % are found.
@@ -41,7 +30,7 @@ fn at_most_one_in_twenty_experiments_without_a_difference_finds_one() {
 /// Ten pairs of five builds: without a correction, one of six such experiments finds something.
 #[test]
 fn at_most_one_in_twenty_experiments_that_compare_much_without_a_difference_finds_any() {
-    let mut experiment = two(10, Noise::Normal, 0.03);
+    let mut experiment = Experiment::of_builds(10, Noise::Normal, 0.03);
     experiment.question.factors = vec![factor("build", &["a", "b", "c", "d", "e"])];
     let found = |seed| judge(&experiment.question, &experiment.run(seed, times(1.0)));
     let wrong = share(200, |seed| found(seed).comparisons.iter().any(|pair| pair.verdict == Verdict::Supported));
@@ -52,7 +41,7 @@ fn at_most_one_in_twenty_experiments_that_compare_much_without_a_difference_find
 #[test]
 fn five_percent_are_found_by_twelve_blocks_of_trials_that_vary_by_three() {
     for (noise, needed) in [(Noise::Normal, 0.9), (Noise::Autocorrelated, 0.9), (Noise::Blocked, 0.9)] {
-        let experiment = two(12, noise, 0.03);
+        let experiment = Experiment::of_builds(12, noise, 0.03);
         let found =
             share(400, |seed| is_called_different(&judge(&experiment.question, &experiment.run(seed, times(1.05)))));
         assert!(found >= needed, "{noise:?}: {found}");
@@ -62,7 +51,7 @@ fn five_percent_are_found_by_twelve_blocks_of_trials_that_vary_by_three() {
 #[test]
 fn intervals_hold_the_truth_as_often_as_they_say() {
     for noise in KINDS {
-        let experiment = two(8, noise, 0.03);
+        let experiment = Experiment::of_builds(8, noise, 0.03);
         let held = share(200, |seed| {
             let judgement = judge(&experiment.question, &experiment.run(seed, times(1.2)));
             let effect = &compared(&judgement).effect;
@@ -74,7 +63,7 @@ fn intervals_hold_the_truth_as_often_as_they_say() {
 
 #[test]
 fn hypotheses_get_the_verdict_of_the_arithmetic() {
-    let mut experiment = two(10, Noise::Normal, 0.02);
+    let mut experiment = Experiment::of_builds(10, Noise::Normal, 0.02);
     let factors = experiment.question.factors.clone();
     let expectations = [
         ("mean(user) [build=new] < 0.75 * mean(user) [build=old]", Verdict::Supported),
@@ -124,7 +113,7 @@ fn many_hypotheses_together_are_wrong_no_more_often_than_one() {
 
 #[test]
 fn alike_is_said_of_what_is_alike() {
-    let experiment = two(12, Noise::Normal, 0.008);
+    let experiment = Experiment::of_builds(12, Noise::Normal, 0.008);
     let alike = share(100, |seed| {
         let judgement = judge(&experiment.question, &experiment.run(seed, times(1.0)));
         compared(&judgement).verdict == Verdict::PracticallyEqual
@@ -135,7 +124,7 @@ fn alike_is_said_of_what_is_alike() {
 /// The number of blocks suggested for an undecided comparison usually decides it.
 #[test]
 fn the_suggested_blocks_decide() {
-    let (few, mut suggested, mut decided) = (two(6, Noise::Normal, 0.03), 0, 0);
+    let (few, mut suggested, mut decided) = (Experiment::of_builds(6, Noise::Normal, 0.03), 0, 0);
     for seed in 0..100 {
         let records = few.run(seed, times(1.03));
         let Verdict::Undecided { more_blocks: Some(more) } = compared(&judge(&few.question, &records)).verdict else {
@@ -145,7 +134,7 @@ fn the_suggested_blocks_decide() {
             continue;
         }
         suggested += 1;
-        let longer = two(6 + more, Noise::Normal, 0.03);
+        let longer = Experiment::of_builds(6 + more, Noise::Normal, 0.03);
         let verdict = compared(&judge(&longer.question, &longer.run(seed, times(1.03)))).verdict;
         decided += usize::from(!matches!(verdict, Verdict::Undecided { .. }));
     }

@@ -1,6 +1,6 @@
 //! Verdicts of small artificial experiments: few blocks, missing blocks, crashes, leaks, counted claims, open levels.
 
-use breme_experiment::record::{Purpose, Steady, SteadyState, TrialEnd, TrialRecord};
+use breme_experiment::record::{Purpose, Steady, SteadyState, TrialFailure, TrialRecord};
 use breme_judge::judgement::{FindingKind, HypothesisJudgement, Judgement, Verdict};
 use breme_judge::{Levels, Question, judge};
 
@@ -176,12 +176,7 @@ fn ten_clear_claims_are_supported_by_six_blocks() {
 fn a_subject_that_crashes_in_the_third_block_costs_that_block() {
     let (experiment, mut records) = claimed(7, FASTER);
     let crashed = records.iter_mut().find(|record| record.block == 3 && record.levels["path"] == "cached").unwrap();
-    crashed.end = TrialEnd::Failed {
-        who: "site".into(),
-        what: "ended with signal 11".into(),
-        printed: "oops".into(),
-        is_generator: false,
-    };
+    crashed.end = TrialFailure::new("site", "ended with signal 11", "oops").into();
     crashed.workloads.clear();
     let judgement = judge(&experiment.question, &records);
     let judged = &judgement.hypotheses[0];
@@ -207,12 +202,7 @@ fn a_failed_trial_is_an_exception_too() {
             record.block == 3 && record.replicate == replicate && record.levels["path"] == "source"
         };
         let crashed = records.iter_mut().find(is_it).unwrap();
-        crashed.end = TrialEnd::Failed {
-            who: "site".into(),
-            what: "ended with signal 11".into(),
-            printed: String::new(),
-            is_generator: false,
-        };
+        crashed.end = TrialFailure::new("site", "ended with signal 11", "").into();
         judged(&experiment.question, &records)
     };
     for expect in ["pass(user) == 100 %", "errors(user) < 1 %", "failed(user) [path=source] != 0"] {

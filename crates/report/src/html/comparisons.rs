@@ -97,7 +97,7 @@ fn row<'a>(pair: &'a Comparison, unit: Unit) -> forest::Row<'a> {
 }
 
 fn table(pairs: &[&Comparison], unit: Unit) -> Table {
-    let mut table = Table::new(&["pair", "at", "verdict", "#effect", "#level", "in words"]);
+    let mut table = Table::new(["pair", "at", "verdict", "#effect", "#level", "in words"]);
     for pair in pairs {
         let verdict = words::pair_verdict(pair.verdict);
         table.push([

@@ -189,13 +189,8 @@ fn legend(names: &[String], looks: &[Look], shown: &[bool]) -> Vec<LegendEntry> 
     if names.len() < 2 {
         return Vec::new();
     }
-    let entry = |(index, (name, &is_on)): (usize, (&String, &bool))| LegendEntry {
-        key: format!("line {index}"),
-        name: name.clone(),
-        look: looks[index],
-        is_on,
-    };
-    names.iter().zip(shown).enumerate().map(entry).collect()
+    let named = names.iter().zip(shown).enumerate();
+    named.map(|(index, (name, &is_on))| LegendEntry::line(index, name.clone(), looks[index], is_on)).collect()
 }
 
 fn option(curves: &[Curve<'_>], looks: &[Look], y: &Axis, shown: &[bool]) -> Value {
@@ -255,7 +250,7 @@ fn table(curves: &[Curve<'_>]) -> Table {
         .into_iter()
         .chain(TABLE_QUANTILES.iter().map(|(_, name)| format!("#{name}")))
         .collect();
-    let mut table = Table::new(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut table = Table::new(names);
     for curve in curves {
         let mut row = vec![
             Cell::from(words::levels_or(curve.levels, "all trials")),

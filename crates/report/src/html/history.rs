@@ -142,7 +142,7 @@ impl HistoryPage<'_> {
         let rows = &self.comparison.rows;
         (!rows.is_empty()).then_some(())?;
         let mut all =
-            Table::new(&["verdict", "measure", "at", "#baseline", "#judged run", "#change", "#allowed", "gated"]);
+            Table::new(["verdict", "measure", "at", "#baseline", "#judged run", "#change", "#allowed", "gated"]);
         for row in rows {
             let unit = Unit::from_symbol(&row.unit);
             let VerdictWords { sign, class, words } =
@@ -361,7 +361,7 @@ impl Marks<'_> {
     }
 
     fn table(&self) -> Table {
-        let mut table = Table::new(&["#run", "name", "started (UTC)", "commit", "#median", "#interval", "#blocks", ""]);
+        let mut table = Table::new(["#run", "name", "started (UTC)", "commit", "#median", "#interval", "#blocks", ""]);
         for (run, point) in self.row.points.iter().enumerate() {
             let values = [
                 figure_or_dash(point.value, self.unit),

@@ -82,7 +82,7 @@ fn reason(case: &Case, reason: &str) -> String {
 
 fn cases(hypothesis: &HypothesisJudgement, unit: Unit) -> Table {
     let mut table =
-        Table::new(&["at", "verdict", "#estimate and interval", "#level", "#p", "#p (Holm)", "#noise", "#blocks"]);
+        Table::new(["at", "verdict", "#estimate and interval", "#level", "#p", "#p (Holm)", "#noise", "#blocks"]);
     for case in &hypothesis.cases {
         let effect = &case.effect;
         let verdict = words::verdict(case.verdict);
@@ -102,7 +102,7 @@ fn cases(hypothesis: &HypothesisJudgement, unit: Unit) -> Table {
 }
 
 fn blocks(hypothesis: &HypothesisJudgement, unit: Unit) -> Table {
-    let mut table = Table::new(&["at", "#block", "#left side", "#right side", "#effect"]);
+    let mut table = Table::new(["at", "#block", "#left side", "#right side", "#effect"]);
     for case in &hypothesis.cases {
         for pair in &case.effect.blocks {
             let at = words::levels_or(&case.levels, "all");

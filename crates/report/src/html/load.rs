@@ -214,10 +214,7 @@ impl LoadPage<'_> {
 
     fn times_table(&self) -> Table {
         let all = self.times();
-        let mut names = vec![String::new()];
-        names.extend(all.iter().map(|(name, _)| format!("#{name}")));
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let mut rows = Table::new(&names);
+        let mut rows = Table::new([String::new()].into_iter().chain(all.iter().map(|(name, _)| format!("#{name}"))));
         for figure in [MEAN, MINIMUM, MEDIAN, P90, P95, P99, P999, MAXIMUM] {
             rows.push(std::iter::once(figure.name.to_owned()).chain(all.iter().map(|(_, times)| figure.shown(times))));
         }
@@ -233,7 +230,7 @@ impl LoadPage<'_> {
         let measured = intervals.iter().filter(|one| one.response_p50_ns > 0).flat_map(values);
         measured.clone().next()?;
         let axis = Axis::fit(measured, Counting::In(Unit::Seconds)).starting_at_zero();
-        let mut rows = Table::new(&["from", "#median", "#90 %", "#99 %", "#maximum"]);
+        let mut rows = Table::new(["from", "#median", "#90 %", "#99 %", "#maximum"]);
         for one in &intervals {
             let [p50, p90, p99, max] = values(one).map(|value| figure(value, Unit::Seconds));
             rows.push([figure(one.start_s, Unit::Seconds), p50, p90, p99, max]);
@@ -265,7 +262,7 @@ impl LoadPage<'_> {
         let has_errors = self.error_count() > 0;
         let values = rates.iter().flat_map(|(_, rate, errors)| [0.0, *rate, *errors]);
         let axis = Axis::fit(values, Counting::In(Unit::PerSecond)).starting_at_zero();
-        let mut rows = Table::new(&["from", "#responses", "#errors"]);
+        let mut rows = Table::new(["from", "#responses", "#errors"]);
         for (one, (_, rate, errors)) in intervals.iter().zip(&rates) {
             rows.push([
                 figure(one.start_s, Unit::Seconds),
@@ -320,7 +317,7 @@ impl LoadPage<'_> {
         let total: u64 = bins.iter().map(|bin| bin.count).sum();
         (total > 0).then_some(())?;
         let share = |count: u64| count as f64 / total as f64;
-        let mut rows = Table::new(&["up to", "#responses", "#share", "#cumulative"]);
+        let mut rows = Table::new(["up to", "#responses", "#share", "#cumulative"]);
         let mut below = 0;
         for bin in bins {
             below += bin.count;
@@ -357,18 +354,18 @@ impl LoadPage<'_> {
     }
 
     fn counts(&self) -> Markup {
-        let mut statuses = Table::new(&["status", "#responses", "#share"]);
+        let mut statuses = Table::new(["status", "#responses", "#share"]);
         for (status, count) in &self.outcome.statuses {
             let class = if status.starts_with(['2', '3']) { "supported" } else { "refuted" };
             let share = figure(*count as f64 / self.outcome.requests.answered.max(1) as f64, Unit::Share);
             statuses.push([Cell::classed(status.clone(), class), grouped(*count).into(), share.into()]);
         }
-        let mut errors = Table::new(&["error", "#count", "#share"]);
+        let mut errors = Table::new(["error", "#count", "#share"]);
         for (kind, count) in &self.outcome.errors {
             let share = figure(*count as f64 / self.requests().max(*count).max(1) as f64, Unit::Share);
             errors.push([Cell::classed(kind.clone(), "refuted"), grouped(*count).into(), share.into()]);
         }
-        let mut facts = Table::new(&["traffic", "value"]);
+        let mut facts = Table::new(["traffic", "value"]);
         for (name, value) in &self.facts {
             facts.push([words::one_line(name), words::one_line(value)]);
         }
@@ -384,10 +381,8 @@ impl LoadPage<'_> {
     fn steps(&self) -> Option<Markup> {
         (!self.outcome.steps.is_empty()).then_some(())?;
         let figures = [MEAN, MEDIAN, P90, P99, MAXIMUM];
-        let names = figures.map(|figure| format!("#{}", figure.name));
-        let names: Vec<&str> =
-            ["step", "#responses", "#errors"].into_iter().chain(names.iter().map(String::as_str)).collect();
-        let mut rows = Table::new(&names);
+        let names = ["step", "#responses", "#errors"].map(str::to_owned).into_iter();
+        let mut rows = Table::new(names.chain(figures.map(|figure| format!("#{}", figure.name))));
         for StepSummary { name, answered, errors, response_time: times, .. } in &self.outcome.steps {
             let shown = figures.map(|figure| figure.shown(times));
             let errors = grouped(errors.values().sum());
@@ -397,7 +392,7 @@ impl LoadPage<'_> {
     }
 
     fn settings(&self) -> Markup {
-        let mut rows = Table::new(&["setting", "value"]);
+        let mut rows = Table::new(["setting", "value"]);
         for (name, value) in &self.settings {
             rows.push([words::one_line(name), words::one_line(value)]);
         }

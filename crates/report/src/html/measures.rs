@@ -234,7 +234,7 @@ fn values_table(measure: &MeasureTable, points_max: usize) -> Table {
     if !text::has_published(measure) {
         names.remove(3);
     }
-    let mut table = Table::new(&names);
+    let mut table = Table::new(names);
     let values_max = points_max / measure.rows.len().clamp(1, STUDY_ROWS_MAX);
     for row in &measure.rows {
         let values: Vec<String> = row
@@ -327,11 +327,9 @@ fn lines_over<'a>(rows: &'a [MeasureRow], factor: &str, palette: &Palette) -> Ve
 }
 
 fn legend(lines: &[MeasureLine<'_>]) -> Vec<LegendEntry> {
-    let entry = |(index, line): (usize, &MeasureLine<'_>)| LegendEntry {
-        key: format!("line {index}"),
-        name: words::short(&line.name, words::NAME_CHARS_MAX),
-        look: line.look,
-        is_on: index < LINES_SHOWN,
+    let entry = |(index, line): (usize, &MeasureLine<'_>)| {
+        let name = words::short(&line.name, words::NAME_CHARS_MAX);
+        LegendEntry::line(index, name, line.look, index < LINES_SHOWN)
     };
     lines.iter().enumerate().map(entry).collect()
 }
@@ -423,7 +421,7 @@ fn lines_say(measure: &MeasureTable, factor: &str, lines: &[MeasureLine<'_>]) ->
 fn lines_table(factor: &str, lines: &[MeasureLine<'_>], unit: Unit) -> Table {
     let names: Vec<String> =
         std::iter::once(format!("#{factor}")).chain(lines.iter().map(|line| format!("#{}", line.name))).collect();
-    let mut table = Table::new(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut table = Table::new(names);
     let mut levels: Vec<f64> = lines.iter().flat_map(|line| line.points.iter().map(|(level, _)| *level)).collect();
     levels.sort_by(f64::total_cmp);
     levels.dedup();

@@ -66,13 +66,8 @@ fn model_chart(group: &[&ModelOutcome], first: &ModelOutcome, unit: Unit) -> Cha
     )
     .starting_at_zero();
     let mut names: Vec<String> = group.iter().map(|model| words::short(&model.name, words::NAME_CHARS_MAX)).collect();
-    let legend = names.iter().enumerate().map(|(index, name)| LegendEntry {
-        key: format!("line {index}"),
-        name: name.clone(),
-        look: Look::neutral(index),
-        is_on: true,
-    });
-    let legend = legend.collect();
+    let entry = |(index, name): (usize, &String)| LegendEntry::line(index, name.clone(), Look::neutral(index), true);
+    let legend = names.iter().enumerate().map(entry).collect();
     names.push(String::from("measured"));
     Chart {
         caption: String::from(
@@ -125,7 +120,7 @@ fn model_option(group: &[&ModelOutcome], first: &ModelOutcome, x: &Axis, y: &Axi
 }
 
 fn parameters(group: &[&ModelOutcome]) -> Table {
-    let mut table = Table::new(&["model", "parameters", "#AICc", "#error at omitted levels", ""]);
+    let mut table = Table::new(["model", "parameters", "#AICc", "#error at omitted levels", ""]);
     for model in group {
         let parameters: Vec<String> = model
             .parameters
@@ -144,7 +139,7 @@ fn parameters(group: &[&ModelOutcome]) -> Table {
 }
 
 fn points_table(group: &[&ModelOutcome], unit: Unit) -> Table {
-    let mut table = Table::new(&["model", "#level", "#measured", "#predicted", "used by the fit"]);
+    let mut table = Table::new(["model", "#level", "#measured", "#predicted", "used by the fit"]);
     for model in group {
         for point in &model.points {
             table.push([
@@ -263,7 +258,7 @@ const fn outcome(step: &SearchStep) -> &'static str {
 }
 
 fn steps_table(search: &SearchOutcome) -> Table {
-    let mut table = Table::new(&["trial", "#level", "outcome", "confirms"]);
+    let mut table = Table::new(["trial", "#level", "outcome", "confirms"]);
     for step in &search.steps {
         table.push([
             Cell::linked(step.trial.to_string(), format!("trial-{}", step.trial)),

@@ -44,7 +44,7 @@ fn rows(workload: &Workload<'_>) -> Table {
     let has_rate = workload.curves.iter().any(|curve| curve.totals.offered_rate.is_some());
     let load = if has_rate { "#offered" } else { "#users" };
     let names = ["at", load, "#responses", "#per second", "#errors", "#50 %", "#90 %", "#99 %", "#99.9 %", "#longest"];
-    let mut table = Table::new(&names);
+    let mut table = Table::new(names);
     for curve in &workload.curves {
         table.push(row(curve, has_rate));
     }

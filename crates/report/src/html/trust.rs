@@ -1,6 +1,6 @@
 //! The validity of the numbers: warnings, noise floor, laws, and the uncounted trials, with the reasons.
 
-use breme_experiment::record::{TrialEnd, TrialRecord};
+use breme_experiment::record::{TrialEnd, TrialFailure, TrialRecord};
 use breme_expression::Unit;
 use maud::{Markup, html};
 
@@ -69,7 +69,7 @@ fn noise(run: &Run<'_>, gallery: &mut Gallery) -> Markup {
 fn laws(run: &Run<'_>) -> Markup {
     let laws = &run.judgement.laws;
     let broken = laws.iter().filter(|law| !law.agrees).count();
-    let mut rows = Table::new(&["trial", "workload", "#users", "#by the law", "#in the generator", "agrees"]);
+    let mut rows = Table::new(["trial", "workload", "#users", "#by the law", "#in the generator", "agrees"]);
     let mut sorted: Vec<_> = laws.iter().collect();
     sorted.sort_by_key(|law| law.agrees);
     for law in sorted {
@@ -118,7 +118,7 @@ fn discounted_trial(trial: &TrialRecord) -> Markup {
                 ": " strong { (words::trial_state(trial)) }
             }
             ul { @for reason in words::why_not(trial) { li { (words::one_line(&reason)) } } }
-            @if let TrialEnd::Failed { printed, .. } = &trial.end {
+            @if let TrialEnd::Failed(TrialFailure { printed, .. }) = &trial.end {
                 @if !printed.trim().is_empty() { pre tabindex="0" aria-label="Last lines of its output" { (words::printed(printed)) } }
             }
         }

@@ -93,7 +93,7 @@ impl WatchPage<'_> {
         let met = verdicts.iter().flatten().filter(|one| one.is_met).count();
         let found = targets.iter().flat_map(|one| &one.findings).filter(|one| is_found(one)).count();
         let mut summary =
-            Table::new(&["target", "objective", "#uptime", "#outages", "#good requests", "#mean", "#median", "#99 %"]);
+            Table::new(["target", "objective", "#uptime", "#outages", "#good requests", "#mean", "#median", "#99 %"]);
         for (one, verdict) in targets.iter().zip(&verdicts) {
             let quantiles = one.target.times.quantiles(&[0.5, 0.99]);
             let share = |value: Option<f64>| value.map_or_else(|| String::from("–"), text::percent);

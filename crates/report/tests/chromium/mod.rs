@@ -1,6 +1,8 @@
 //! A headless Chromium, controlled over a pair of pipes (the DevTools protocol), so that no port is opened and no timed
 //! waits are needed.
 
+#![allow(dead_code, reason = "each user of this module takes a part of it")]
+
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -97,7 +99,6 @@ impl Browser {
     }
 
     /// Opens a file in a window as high as the page, since charts are only drawn when visible.
-    #[allow(dead_code, reason = "for tests of whole pages")]
     pub fn open_whole(&mut self, file: &Path, width_px: u32) {
         self.open(file, width_px, 900);
         let height = self.evaluate("document.documentElement.scrollHeight").as_u64().unwrap();
@@ -105,7 +106,6 @@ impl Browser {
     }
 
     /// Saves a screenshot to the folder in `BREME_SCREENSHOTS`, if set.
-    #[allow(dead_code, reason = "for tests of whole pages")]
     pub fn keep_picture(&mut self, name: &str) {
         let Ok(folder) = std::env::var("BREME_SCREENSHOTS") else { return };
         let options = json!({ "format": "png", "captureBeyondViewport": true });
@@ -115,7 +115,6 @@ impl Browser {
     }
 
     /// Opens an address in a window of this size and waits until it is loaded.
-    #[allow(dead_code, reason = "for tests of servers")]
     pub fn navigate(&mut self, url: &str, width_px: u32, height_px: u32) {
         let size = json!({ "width": width_px, "height": height_px, "deviceScaleFactor": 1, "mobile": width_px < 500 });
         self.call("Emulation.setDeviceMetricsOverride", size);
@@ -125,7 +124,6 @@ impl Browser {
     }
 
     /// Clicks a link to another page and waits until it is loaded.
-    #[allow(dead_code, reason = "for tests of servers")]
     pub fn click_and_load(&mut self, selector: &str) {
         self.events.retain(|event| event["method"] != "Page.loadEventFired");
         self.evaluate(&format!("document.querySelector('{selector}').click()"));
@@ -139,7 +137,6 @@ impl Browser {
         }
     }
 
-    #[allow(dead_code, reason = "for tests of keyboards")]
     pub fn press(&mut self, key: &str, code: u32) {
         for kind in ["rawKeyDown", "char", "keyUp"] {
             if kind == "char" && key.chars().count() > 1 {

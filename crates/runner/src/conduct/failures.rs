@@ -46,15 +46,10 @@ impl Failures {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use breme_experiment::record::TrialFailure;
 
     fn trial(block: u32, combination: u32, fails: bool) -> TrialRecord {
-        let failed = TrialEnd::Failed {
-            who: "site".into(),
-            what: "it died".into(),
-            printed: String::new(),
-            is_generator: false,
-        };
-        let end = if fails { failed } else { TrialEnd::Complete };
+        let end = if fails { TrialFailure::new("site", "it died", "").into() } else { TrialEnd::Complete };
         TrialRecord { block, combination, end, ..TrialRecord::default() }
     }
 

@@ -5,38 +5,16 @@
 //! subjects that refer to it.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::Path;
 
 use breme_experiment::placeholder;
+use breme_experiment::record::TrialFailure;
 use breme_experiment::trial::{Fault, FaultAction, Reset, ResetAction, Restart, SubjectSpec, TrialSpec};
 use breme_subject::{
     FaultError, Instruments, Launcher, PlaceholderNames, Ports, Subject, SupervisedProcess, pick_ports,
 };
 
 use super::cpu_assignment::TrialCpus;
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct TrialFailure {
-    /// The subject's or the workload's name.
-    pub(super) who: String,
-    pub(super) what: String,
-    /// The end of its output.
-    pub(super) printed: String,
-    /// Whether it says more about the generator of the workload than about a subject.
-    pub(super) is_generator: bool,
-}
-
-impl TrialFailure {
-    pub(super) fn new(who: &str, what: impl fmt::Display, printed: impl Into<String>) -> Self {
-        Self { who: who.to_owned(), what: what.to_string(), printed: printed.into(), is_generator: false }
-    }
-
-    /// A failure of the generator of a workload.
-    pub(super) fn of_generator(workload: &str, what: impl fmt::Display, printed: impl Into<String>) -> Self {
-        Self { is_generator: true, ..Self::new(workload, what, printed) }
-    }
-}
 
 pub(super) struct RunningSubjects<'a> {
     launcher: &'a Launcher,

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use breme_experiment::record::{TrialEnd, TrialRecord, WorkloadRecord};
+use breme_experiment::record::{TrialFailure, TrialRecord, WorkloadRecord};
 use breme_experiment::trial::{TrialSpec, WarmUp, WorkloadSpec};
 use breme_judge::{Question, is_success_in_question};
 use breme_subject::{INTERVAL, Instruments, Launcher, PlaceholderNames};
@@ -13,7 +13,7 @@ use super::cpu_assignment::TrialCpus;
 use super::faults::Faults;
 use super::foreign_generator;
 use super::generator::{self, Generator, GeneratorContext, GeneratorRun};
-use super::subjects::{RunningSubjects, TrialFailure};
+use super::subjects::RunningSubjects;
 
 /// Interval between checks for failures. No measurement depends on it.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
@@ -49,12 +49,6 @@ enum Stop {
 impl From<TrialFailure> for Stop {
     fn from(failure: TrialFailure) -> Self {
         Self::Failed(failure)
-    }
-}
-
-impl From<TrialFailure> for TrialEnd {
-    fn from(TrialFailure { who, what, printed, is_generator }: TrialFailure) -> Self {
-        Self::Failed { who, what, printed, is_generator }
     }
 }
 
@@ -368,20 +362,16 @@ fn note_other_programs(record: &mut TrialRecord) {
 
 #[cfg(test)]
 mod tests {
+    use breme_experiment::plan::PlanHypothesis;
     use breme_expression::{Claim, Vocabulary};
-    use breme_judge::Hypothesis;
 
     use super::*;
-
-    fn is_of_generator(failure: TrialFailure) -> bool {
-        matches!(failure.into(), TrialEnd::Failed { who, is_generator: true, .. } if who == "user")
-    }
 
     #[test]
     fn a_trial_without_a_good_response_fails_unless_a_claim_is_about_that() {
         let question = |expect: &[&str]| {
             let vocabulary = Vocabulary { workloads: vec!["user".to_owned()], ..Vocabulary::default() };
-            let hypothesis = |expect: &&str| Hypothesis {
+            let hypothesis = |expect: &&str| PlanHypothesis {
                 says: String::new(),
                 expect: (*expect).to_owned(),
                 claim: Claim::parse(expect, &vocabulary).unwrap(),
@@ -411,10 +401,8 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_recorded_as_that_of_the_generator_or_of_the_subject() {
-        assert!(is_of_generator(TrialFailure::of_generator("user", "no memory", "")));
-        assert!(!is_of_generator(TrialFailure::new("user", "died", "")));
-        assert!(is_of_generator(too_late("user", true, "")), "a command may need longer");
-        assert!(!is_of_generator(too_late("user", false, "")), "only a subject that does not respond delays a load");
+    fn a_command_may_need_longer_and_only_a_subject_delays_a_load() {
+        assert!(too_late("user", true, "").is_generator);
+        assert!(!too_late("user", false, "").is_generator);
     }
 }

@@ -68,7 +68,7 @@ impl Charts<'_> {
         let measured = points.iter().flat_map(seconds).filter(|value| *value > 0.0);
         measured.clone().next()?;
         let axis = Axis::fit(measured, Counting::In(Unit::Seconds)).starting_at_zero();
-        let mut rows = Table::new(&["time", "#median", "#95 %", "#99 %", "#requests", "#errors"]);
+        let mut rows = Table::new(["time", "#median", "#95 %", "#99 %", "#requests", "#errors"]);
         for point in &points {
             let [p50, p95, p99] = seconds(point).map(|value| figure(value, Unit::Seconds));
             let (requests, errors) = (point.counts.requests.to_string(), point.counts.errors().to_string());
@@ -122,7 +122,7 @@ impl Charts<'_> {
             return None;
         }
         let axis = Axis::fit(values.iter().map(|(_, value)| *value), Counting::In(unit)).starting_at_zero();
-        let mut rows = Table::new(&["time", &format!("#{name}")]);
+        let mut rows = Table::new(["time", &format!("#{name}")]);
         for (wall_ms, value) in &values {
             rows.push([text::time(*wall_ms, self.zone), figure(*value, unit)]);
         }
