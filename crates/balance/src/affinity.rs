@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use breme_http::syntax::is_token;
+
 use crate::GroupError;
 use crate::error::AFFINITY_KEY_BYTES_MIN;
 
@@ -51,8 +53,7 @@ impl fmt::Debug for AffinityKey {
 impl Affinity {
     pub(crate) fn check(&self) -> Result<(), GroupError> {
         let (Self::Insert { cookie, .. } | Self::Follow { cookie, .. }) = self;
-        let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-        if cookie.is_empty() || !cookie.bytes().all(is_token) {
+        if !is_token(cookie.as_bytes()) {
             return Err(GroupError::CookieName(cookie.clone()));
         }
         match self {

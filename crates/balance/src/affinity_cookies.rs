@@ -12,6 +12,8 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
+use breme_http::syntax::unquoted;
+use breme_http::{CookiePair, cookie_pairs};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
@@ -66,10 +68,8 @@ impl AffinityCookies {
 
     /// The index of the upstream that a client's cookies name.
     pub(crate) fn named(&self, cookies: &[&[u8]]) -> Option<usize> {
-        cookies.iter().flat_map(|line| pairs(line)).find_map(|pair| {
-            let value = pair.strip_prefix(&*self.cookie)?.trim_ascii_start().strip_prefix(b"=")?;
-            self.marks.index(value.trim_ascii())
-        })
+        let pairs = cookies.iter().flat_map(|line| cookie_pairs(line));
+        pairs.filter_map(|pair| pair.value_of(&self.cookie)).find_map(|value| self.marks.index(value))
     }
 
     /// The Set-Cookie value of the upstream at `index`; None if the cookie is the application's.
@@ -90,18 +90,15 @@ impl OwnCookie {
         matches!(affinity_cookies.marks, AffinityMarks::Tags { .. }).then(|| Self(Arc::clone(affinity_cookies)))
     }
 
-    /// A Cookie line without it, whatever its value; None if it is not there. The other cookies are unchanged.
+    /// A Cookie line without it, whatever its value; None if it is not there. The other pairs are unchanged.
     #[must_use]
     pub fn taken_out_of(&self, line: &[u8]) -> Option<Vec<u8>> {
-        let is_own = |pair: &[u8]| {
-            let rest = pair.strip_prefix(&*self.0.cookie);
-            rest.is_some_and(|rest| matches!(rest.trim_ascii_start(), [] | [b'=', ..]))
-        };
-        if !pairs(line).any(is_own) {
+        let is_own = |pair: &CookiePair<'_>| pair.name() == &*self.0.cookie;
+        if !cookie_pairs(line).any(|pair| is_own(&pair)) {
             return None;
         }
-        let others: Vec<&[u8]> = line.split(|&byte| byte == b';').filter(|pair| !is_own(pair.trim_ascii())).collect();
-        Some(others.join(&b';').trim_ascii().to_vec())
+        let others: Vec<&[u8]> = cookie_pairs(line).filter(|pair| !is_own(pair)).map(CookiePair::as_bytes).collect();
+        Some(others.join(&b"; "[..]))
     }
 }
 
@@ -148,21 +145,6 @@ fn tag(mac: &Hmac<Sha256>, upstream: &UpstreamSettings) -> Tag {
     mac.update(upstream.name.as_bytes());
     let bytes = mac.finalize().into_bytes();
     std::array::from_fn(|digit| DIGITS[usize::from(bytes[digit / 2] >> (4 - digit % 2 * 4) & 15)])
-}
-
-/// The pairs of a Cookie header (RFC 6265, 4.2.1), trimmed.
-fn pairs(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut start = 0;
-    let ends = memchr::memchr_iter(b';', line).chain(std::iter::once(line.len()));
-    ends.map(move |end| {
-        let pair = line[start..end].trim_ascii();
-        start = end + 1;
-        pair
-    })
-}
-
-fn unquoted(value: &[u8]) -> &[u8] {
-    value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value)
 }
 
 #[cfg(test)]
@@ -218,7 +200,7 @@ mod tests {
             ("breme-route=x", ""),
             ("breme-route=x; a=b", "a=b"),
             ("a=b; breme-route=x", "a=b"),
-            ("a=\"b\";  c = d ;breme-route = x; e", "a=\"b\";  c = d ; e"),
+            ("a=\"b\";  c = d ;breme-route = x; e", "a=\"b\"; c = d; e"),
             ("breme-route=x; breme-route; a=b; breme-route=", "a=b"),
         ] {
             let rest = own.taken_out_of(line.as_bytes()).unwrap();

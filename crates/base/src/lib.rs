@@ -6,7 +6,7 @@
 //! deadlines and returns the nearest. [`SourceText`] finds line and column of an error in a file, [`nearest`] and
 //! [`suggest_or_list`] the probably intended word; [`parse_duration`], [`parse_count`] and [`parse_bytes`] parse
 //! numbers with units, [`parse_cpu_list`] lists of CPUs, and [`ThinkTime`] is the pause of a user between two requests.
-//! [`HttpUrl`] is a URL in its parts, and [`loopback_addresses`] knows the names of this machine. [`PerShard`] holds
+//! [`HttpUrl`] is a URL in its parts, [`resolve_target`] resolves references, and [`loopback_addresses`] knows the names of this machine. [`PerShard`] holds
 //! counters with one writer each, [`counters!`] defines them from a table, and [`TimeHistogram`] is a histogram of a
 //! metric. [`CsvField`] is a field of a CSV file. [`one_line`] and [`markdown_prose`] make foreign text harmless for a
 //! terminal and for Markdown; [`terminal`] colours and folds text, [`time_text`] and [`bytes_text`] are numbers for
@@ -51,4 +51,4 @@ pub use text_position::{SourceText, TextPosition, nearest, suggest_or_list};
 pub use think_time::{ThinkTime, ThinkTimeError};
 pub use time_histogram::{TIME_BOUNDS_NS, TimeCounts, TimeHistogram};
 pub use timers::Timers;
-pub use url::{HttpUrl, InvalidUrl, has_user_info, split_scheme, split_scheme_or, without_http};
+pub use url::{HttpUrl, InvalidUrl, has_user_info, resolve_target, split_scheme, split_scheme_or, without_http};

@@ -72,6 +72,19 @@ impl<'a> HttpUrl<'a> {
         url.host_and_port().map(|_| url)
     }
 
+    /// Splits a reference that names a host (RFC 3986, 4.2): a URL, or `//HOST…`, which gets the scheme of the URL to
+    /// which it is relative. None for other references, which [`resolve_target`] resolves.
+    ///
+    /// # Errors
+    /// If the scheme is another one, or the host is missing.
+    pub fn split_reference(is_tls: bool, reference: &'a str) -> Result<Option<Self>, InvalidUrl> {
+        match reference.strip_prefix("//") {
+            Some(rest) => Self::after_scheme(is_tls, rest).map(Some),
+            None if has_scheme(reference) => Self::split(reference).map(Some),
+            None => Ok(None),
+        }
+    }
+
     #[must_use]
     pub const fn scheme(&self) -> &'static str {
         if self.is_tls { "https" } else { "http" }
@@ -115,6 +128,52 @@ impl<'a> HttpUrl<'a> {
         };
         Ok((host, port))
     }
+}
+
+/// RFC 3986, 3.1.
+fn has_scheme(reference: &str) -> bool {
+    let Some((scheme, _)) = reference.split_once(':') else { return false };
+    let is_scheme = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+    scheme.starts_with(|first: char| first.is_ascii_alphabetic()) && scheme.bytes().all(is_scheme)
+}
+
+/// Path and query of a reference without scheme and host, relative to those of a URL (RFC 3986, 5.2.2). `base` and the
+/// result begin with `/`; a fragment is left out.
+#[must_use]
+pub fn resolve_target(base: &str, reference: &str) -> String {
+    let reference = reference.split('#').next().unwrap_or_default();
+    let (base_path, _) = split_query(base);
+    let (path, query) = split_query(reference);
+    match path.as_bytes().first() {
+        None if query.is_empty() => base.to_owned(),
+        None => format!("{base_path}{query}"),
+        Some(b'/') => without_dot_segments(path) + query,
+        Some(_) => {
+            let folder = base_path.rfind('/').map_or("/", |slash| &base_path[..=slash]);
+            without_dot_segments(&format!("{folder}{path}")) + query
+        }
+    }
+}
+
+/// The query begins with `?`, or is empty.
+fn split_query(target: &str) -> (&str, &str) {
+    target.split_at(target.find('?').unwrap_or(target.len()))
+}
+
+/// Removes the segments `.` and `..` of a path that begins with `/` (RFC 3986, 5.2.4).
+fn without_dot_segments(path: &str) -> String {
+    let mut kept = String::with_capacity(path.len());
+    for segment in path.split_inclusive('/') {
+        match segment.strip_suffix('/').unwrap_or(segment) {
+            "." => {}
+            ".." => {
+                let parent = kept.strip_suffix('/').and_then(|folder| folder.rfind('/'));
+                kept.truncate(parent.map_or(kept.len(), |slash| slash + 1));
+            }
+            _ => kept.push_str(segment),
+        }
+    }
+    kept
 }
 
 /// Whether the scheme is https, and the part after it.
@@ -202,6 +261,77 @@ mod tests {
         ] {
             assert_eq!(HttpUrl::parse(url), Err(problem), "{url}");
         }
+    }
+
+    /// The examples of RFC 3986, 5.4, with the base `http://a/b/c/d;p?q`.
+    #[test]
+    fn references_are_resolved_as_the_rfc_says() {
+        for (reference, expected) in [
+            // 5.4.1
+            ("g", "/b/c/g"),
+            ("./g", "/b/c/g"),
+            ("g/", "/b/c/g/"),
+            ("/g", "/g"),
+            ("?y", "/b/c/d;p?y"),
+            ("g?y", "/b/c/g?y"),
+            ("#s", "/b/c/d;p?q"),
+            ("g#s", "/b/c/g"),
+            ("g?y#s", "/b/c/g?y"),
+            (";x", "/b/c/;x"),
+            ("g;x", "/b/c/g;x"),
+            ("g;x?y#s", "/b/c/g;x?y"),
+            ("", "/b/c/d;p?q"),
+            (".", "/b/c/"),
+            ("./", "/b/c/"),
+            ("..", "/b/"),
+            ("../", "/b/"),
+            ("../g", "/b/g"),
+            ("../..", "/"),
+            ("../../", "/"),
+            ("../../g", "/g"),
+            // 5.4.2
+            ("../../../g", "/g"),
+            ("../../../../g", "/g"),
+            ("/./g", "/g"),
+            ("/../g", "/g"),
+            ("g.", "/b/c/g."),
+            (".g", "/b/c/.g"),
+            ("g..", "/b/c/g.."),
+            ("..g", "/b/c/..g"),
+            ("./../g", "/b/g"),
+            ("./g/.", "/b/c/g/"),
+            ("g/./h", "/b/c/g/h"),
+            ("g/../h", "/b/c/h"),
+            ("g;x=1/./y", "/b/c/g;x=1/y"),
+            ("g;x=1/../y", "/b/c/y"),
+            ("g?y/./x", "/b/c/g?y/./x"),
+            ("g?y/../x", "/b/c/g?y/../x"),
+            ("g#s/../x", "/b/c/g"),
+            // 5.2.4
+            ("/a/b/c/./../../g", "/a/g"),
+            // Empty segments are segments.
+            ("/a//../b", "/a/b"),
+            ("/x?..", "/x?.."),
+        ] {
+            assert_eq!(resolve_target("/b/c/d;p?q", reference), expected, "{reference:?}");
+            assert_eq!(HttpUrl::split_reference(false, reference), Ok(None), "{reference:?}");
+        }
+        assert_eq!((resolve_target("/", ""), resolve_target("/", "?x")), ("/".to_owned(), "/?x".to_owned()));
+    }
+
+    #[test]
+    fn references_with_a_host_are_split() {
+        let split = |reference| {
+            HttpUrl::split_reference(true, reference)
+                .map(|url| url.map(|url| (url.scheme(), url.authority, url.target)))
+        };
+        assert_eq!(split("//g/x#s"), Ok(Some(("https", "g", "/x"))));
+        assert_eq!(split("http://g?y"), Ok(Some(("http", "g", "?y"))));
+        assert_eq!(split("./g:h"), Ok(None));
+        assert_eq!(split("g?http://h"), Ok(None));
+        assert_eq!(split("g:h"), Err(InvalidUrl::NoScheme));
+        assert_eq!(split("ftp://g"), Err(InvalidUrl::Scheme("ftp".to_owned())));
+        assert_eq!(split("//"), Err(InvalidUrl::NoHost));
     }
 
     #[test]

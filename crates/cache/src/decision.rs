@@ -151,9 +151,7 @@ const CONNECTION_OPTIONS: [&str; 8] =
 /// Whether Connection lists other headers. They are not forwarded, so the response was made without them: it must not
 /// be stored as the variant of a request that has them.
 fn has_custom_option(fields: Fields<'_, '_>) -> bool {
-    let mut options =
-        fields.all("Connection").flat_map(|value| value.split(|&byte| byte == b',')).map(<[u8]>::trim_ascii);
     let is_registered =
         |option: &[u8]| CONNECTION_OPTIONS.iter().any(|candidate| option.eq_ignore_ascii_case(candidate.as_bytes()));
-    options.any(|option| !option.is_empty() && !is_registered(option))
+    fields.connection_options().any(|option| !option.is_empty() && !is_registered(option))
 }

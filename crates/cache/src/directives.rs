@@ -4,6 +4,7 @@
 //! the smallest value counts. Values may be tokens or quoted strings.
 
 use breme_http::list_members;
+use breme_http::syntax::unquoted;
 
 use crate::fields::FieldValues;
 
@@ -124,10 +125,6 @@ fn members(fields: &impl FieldValues) -> impl Iterator<Item = (&[u8], Option<&[u
         let equals = member.iter().position(|&byte| byte == b'=');
         equals.map_or((member, None), |equals| (&member[..equals], Some(&member[equals + 1..])))
     })
-}
-
-fn unquoted(value: &[u8]) -> &[u8] {
-    value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")).unwrap_or(value)
 }
 
 fn seconds(value: Option<&[u8]>) -> u32 {

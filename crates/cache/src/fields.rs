@@ -1,6 +1,6 @@
 //! Header values of a received head, of stored lines, or of a saved request.
 
-use breme_http::{FieldBlock, Fields};
+use breme_http::{FieldBlock, Fields, parse_http_date};
 
 use crate::request::Request;
 
@@ -14,6 +14,13 @@ pub(crate) trait FieldValues {
 
     fn has(&self, name: &str) -> bool {
         self.values(name).next().is_some()
+    }
+
+    /// A date in seconds since 1970, negative before; none unless the field occurs exactly once.
+    fn date(&self, name: &str) -> Option<i64> {
+        let mut values = self.values(name);
+        let (Some(value), None) = (values.next(), values.next()) else { return None };
+        parse_http_date(value)
     }
 }
 
@@ -79,5 +86,18 @@ impl FieldValues for SavedFields {
         lines(&self.lines)
             .filter(move |(candidate, _)| candidate.eq_ignore_ascii_case(name.as_bytes()))
             .map(|(_, value)| value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::block;
+
+    #[test]
+    fn repeated_date_is_no_date() {
+        let text = "Sun, 06 Nov 1994 08:49:37 GMT";
+        assert_eq!(block(&[("Date", text)]).date("date"), Some(784_111_777));
+        assert_eq!(block(&[("Date", text), ("Date", text)]).date("date"), None);
     }
 }

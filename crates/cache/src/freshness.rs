@@ -5,7 +5,6 @@ use std::time::Duration;
 use breme_base::{Instant, Random, UnixSeconds};
 use breme_http::list_members;
 
-use crate::dates;
 use crate::directives::{ResponseDirectives, SECONDS_MAX, number};
 use crate::fields::FieldValues;
 use crate::request::Now;
@@ -38,7 +37,7 @@ impl Freshness {
         times: ResponseTimes,
         settings: &CacheSettings,
     ) -> Self {
-        let date = dates::date(fields, "date").unwrap_or(times.received.wall);
+        let date = date_of(fields, "date").unwrap_or(times.received.wall);
         let explicit = directives
             .s_maxage_s
             .or(directives.max_age_s)
@@ -94,12 +93,17 @@ fn age(fields: &impl FieldValues) -> u32 {
     first.filter(|value| value.first().is_some_and(u8::is_ascii_digit)).and_then(number).unwrap_or(0)
 }
 
+/// Dates before 1970 count as 1970: both are long past.
+fn date_of(fields: &impl FieldValues, name: &str) -> Option<UnixSeconds> {
+    fields.date(name).map(|seconds| UnixSeconds(u64::try_from(seconds).unwrap_or(0)))
+}
+
 /// Expires minus Date. An invalid date is in the past (5.3), like `0`.
 fn expires(fields: &impl FieldValues, date: UnixSeconds) -> Option<u32> {
     if !fields.has("expires") {
         return None;
     }
-    let until = dates::date(fields, "expires").unwrap_or(UnixSeconds(0));
+    let until = date_of(fields, "expires").unwrap_or(UnixSeconds(0));
     Some(u32::try_from(until.0.saturating_sub(date.0)).unwrap_or(SECONDS_MAX))
 }
 
@@ -114,7 +118,7 @@ fn heuristic(
     if !may_be_heuristic(status) && !directives.public {
         return None;
     }
-    let modified = dates::date(fields, "last-modified")?;
+    let modified = date_of(fields, "last-modified")?;
     let share = Duration::from_secs(date.0.saturating_sub(modified.0)) * settings.heuristic_percent.min(100) / 100;
     u32::try_from(share.min(settings.heuristic_max).as_secs()).ok()
 }

@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::hash::Hasher as _;
 
-use breme_base::HttpUrl;
+use breme_base::{HttpUrl, resolve_target};
 use siphasher::sip128::{Hasher128 as _, SipHasher13};
 
 use crate::inline_bytes::InlineBytes;
@@ -71,13 +71,18 @@ impl Key {
 
     /// Parses an absolute URL (`http://host/path?query`) without its fragment.
     pub(crate) fn from_url(url: &str) -> Option<Self> {
-        let url = HttpUrl::split(url).ok().filter(|url| url.user_info.is_none())?;
+        let url = HttpUrl::split(url).ok()?;
+        Self::from_parts(&url, url.target)
+    }
+
+    fn from_parts(url: &HttpUrl<'_>, target: &str) -> Option<Self> {
         let scheme = if url.is_tls { Scheme::Https } else { Scheme::Http };
-        let (path, query) = match url.target.split_once('?') {
+        let (path, query) = match target.split_once('?') {
             Some((path, query)) => (path, Some(query)),
-            None => (url.target, None),
+            None => (target, None),
         };
-        Some(Self::new(scheme, url.authority, if path.is_empty() { "/" } else { path }, query))
+        let path = if path.is_empty() { "/" } else { path };
+        url.user_info.is_none().then(|| Self::new(scheme, url.authority, path, query))
     }
 
     /// `scheme://authority/path?query`
@@ -98,53 +103,13 @@ impl Key {
     }
 
     fn resolve(&self, reference: &str) -> Option<Self> {
-        let reference = reference.split('#').next().unwrap_or_default();
-        if has_scheme(reference) {
-            return Self::from_url(reference);
-        }
         let own = std::str::from_utf8(self.as_slice()).ok()?;
         let (origin, target) = own.split_at(self.origin_bytes);
-        if let Some(rest) = reference.strip_prefix("//") {
-            let scheme = origin.split_once(':')?.0;
-            return Self::from_url(&format!("{scheme}://{rest}"));
-        }
-        let path = target.split('?').next().unwrap_or_default();
-        let target = match reference.as_bytes().first() {
-            None => target.to_owned(),
-            Some(b'/') => without_dots(reference),
-            Some(b'?') => format!("{path}{reference}"),
-            Some(_) => without_dots(&format!("{}{reference}", &path[..=path.rfind('/')?])),
-        };
-        Self::from_url(&format!("{origin}{target}"))
-    }
-}
-
-/// RFC 3986, 3.1.
-fn has_scheme(reference: &str) -> bool {
-    let Some((scheme, _)) = reference.split_once(':') else { return false };
-    let is_scheme = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
-    scheme.starts_with(|first: char| first.is_ascii_alphabetic()) && scheme.bytes().all(is_scheme)
-}
-
-/// remove_dot_segments (RFC 3986, 5.2.4).
-fn without_dots(target: &str) -> String {
-    let (path, query) = target.split_at(target.find('?').unwrap_or(target.len()));
-    let mut kept: Vec<&str> = Vec::new();
-    let segments: Vec<&str> = path.split('/').skip(1).collect();
-    for (index, &segment) in segments.iter().enumerate() {
-        let is_last = index + 1 == segments.len();
-        match segment {
-            ".." => {
-                kept.pop();
-            }
-            "." => {}
-            _ => kept.push(segment),
-        }
-        if is_last && matches!(segment, "." | "..") {
-            kept.push("");
+        match HttpUrl::split_reference(origin.starts_with("https:"), reference).ok()? {
+            Some(url) => Self::from_parts(&url, &resolve_target("/", url.target)),
+            None => Self::from_url(&format!("{origin}{}", resolve_target(target, reference))),
         }
     }
-    format!("/{}{query}", kept.join("/"))
 }
 
 /// Host without trailing dot, and port unless default.
@@ -260,6 +225,7 @@ mod tests {
             ("http://a.example:8080", Some("http://a.example:8080/")),
             ("http://a.example:8080?x", Some("http://a.example:8080/?x")),
             ("//a.example:8080/x#f", Some("http://a.example:8080/x")),
+            ("http://a.example:8080/x/../y", Some("http://a.example:8080/y")),
             ("/x/../y", Some("http://a.example:8080/y")),
             ("x", Some("http://a.example:8080/b/c/x")),
             ("x:y", None),

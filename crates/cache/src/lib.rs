@@ -16,7 +16,7 @@
 //! |---|---|
 //! | `request`, `pending_request`, `fields` | requests, and what is kept of them while they wait |
 //! | `key` | cache keys |
-//! | `directives`, `structured_fields`, `dates` | parsers: Cache-Control, structured fields (RFC 9651), dates |
+//! | `directives`, `structured_fields` | parsers: Cache-Control, structured fields (RFC 9651) |
 //! | `freshness`, `storability` | freshness lifetime; whether a response may be stored |
 //! | `vary` | variants of a URL |
 //! | `validation`, `ranges`, `partial_content` | conditional requests and 304, range requests, stored 206 responses |
@@ -28,7 +28,6 @@
 
 mod cache;
 mod cached_response;
-mod dates;
 mod decision;
 mod directives;
 mod fields;

@@ -49,7 +49,7 @@ impl ContentRange {
 
     /// The value of Content-Range for a range of the representation.
     pub(crate) fn content_range(self, range: ByteRange) -> String {
-        format!("bytes {}-{}/{}", range.start, range.end - 1, self.whole)
+        range.content_range(self.whole)
     }
 
     /// A range of the representation as offsets into this part's body.

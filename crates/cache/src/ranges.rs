@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use breme_http::{ByteRange, FieldBlock, Ranges, parse_ranges};
+use breme_http::{ByteRange, FieldBlock, Ranges, multipart_ranges, parse_ranges, unsatisfied_range};
 use bytes::Bytes;
 
 use crate::fields::{FieldValues, lines};
@@ -44,7 +44,7 @@ pub(crate) fn partial(stored: &FieldBlock, body: &Bytes, selected: SelectedRange
     let length = body.len() as u64;
     match selected {
         SelectedRanges::One(range) => {
-            let lines = with(stored, &[("Content-Range", content_range(range, length))]);
+            let lines = with(stored, &[("Content-Range", range.content_range(length))]);
             (206, lines, vec![slice(body, range)])
         }
         SelectedRanges::Several(ranges) => several(stored, body, &ranges),
@@ -53,38 +53,25 @@ pub(crate) fn partial(stored: &FieldBlock, body: &Bytes, selected: SelectedRange
             if let Some(date) = stored.first_value("date") {
                 let _ = lines.push("Date", date);
             }
-            let _ = lines.push("Content-Range", format!("bytes */{length}").as_bytes());
+            let _ = lines.push("Content-Range", unsatisfied_range(length).as_bytes());
             (416, lines, Vec::new())
         }
     }
 }
 
-/// `multipart/byteranges` (RFC 9110, 14.6).
 fn several(stored: &FieldBlock, body: &Bytes, ranges: &[ByteRange]) -> (u16, FieldBlock, Vec<Bytes>) {
-    let boundary = boundary(stored);
-    let media_type = stored.first_value("content-type").map(|value| String::from_utf8_lossy(value).into_owned());
-    let type_line = media_type.map(|media_type| format!("Content-Type: {media_type}\r\n")).unwrap_or_default();
-    let mut pieces = Vec::with_capacity(ranges.len() * 2 + 1);
-    for (index, &range) in ranges.iter().enumerate() {
-        let before = if index == 0 { "" } else { "\r\n" };
-        let content_range = content_range(range, body.len() as u64);
-        pieces.push(format!("{before}--{boundary}\r\n{type_line}Content-Range: {content_range}\r\n\r\n").into());
-        pieces.push(slice(body, range));
-    }
-    pieces.push(format!("\r\n--{boundary}--\r\n").into());
-    let lines = with(stored, &[("Content-Type", format!("multipart/byteranges; boundary={boundary}"))]);
-    (206, lines, pieces)
+    let media_type = stored.first_value("content-type").map(String::from_utf8_lossy);
+    let part = |range| slice(body, range);
+    let (content_type, pieces) =
+        multipart_ranges(ranges, body.len() as u64, media_type.as_deref(), boundary(stored), part);
+    (206, with(stored, &[("Content-Type", content_type)]), pieces)
 }
 
 /// Derived from the response, so that equal requests get equal responses.
-fn boundary(stored: &FieldBlock) -> String {
+fn boundary(stored: &FieldBlock) -> u64 {
     let mut hasher = DefaultHasher::new();
     stored.as_bytes().hash(&mut hasher);
-    format!("breme-{:016x}", hasher.finish())
-}
-
-fn content_range(range: ByteRange, length: u64) -> String {
-    format!("bytes {}-{}/{length}", range.start, range.end - 1)
+    hasher.finish()
 }
 
 fn slice(body: &Bytes, range: ByteRange) -> Bytes {

@@ -1,8 +1,7 @@
 //! Conditional requests: evaluation for clients, conditions for upstream, updates by 304 (RFC 9111, 4.3).
 
-use breme_http::{FieldBlock, Fields, any_tag, only_tag};
+use breme_http::{FieldBlock, Fields, any_tag, only_tag, parse_http_date};
 
-use crate::dates::{date, parse_date};
 use crate::fields::{FieldValues, lines};
 use crate::storability::StoredFields;
 
@@ -20,8 +19,8 @@ pub(crate) fn evaluate(request: &impl FieldValues, stored: &FieldBlock) -> Condi
         let tag = stored.first_value("etag").and_then(only_tag);
         any_tag(request.values("if-none-match"), |candidate| tag.is_some_and(|tag| tag.is_weakly(candidate)))
     } else {
-        let candidate = || date(stored, "last-modified").or_else(|| date(stored, "date"));
-        date(request, "if-modified-since").is_some_and(|since| candidate().is_some_and(|candidate| candidate <= since))
+        let candidate = || stored.date("last-modified").or_else(|| stored.date("date"));
+        request.date("if-modified-since").is_some_and(|since| candidate().is_some_and(|candidate| candidate <= since))
     };
     if is_unchanged { ConditionResult::NotModified } else { ConditionResult::Proceed }
 }
@@ -31,9 +30,9 @@ pub(crate) fn if_range_holds(value: &[u8], stored: &FieldBlock) -> bool {
     if let Some(tag_in_request) = only_tag(value) {
         return stored.first_value("etag").and_then(only_tag).is_some_and(|tag| tag.is_strongly(tag_in_request));
     }
-    let (modified, made) = (date(stored, "last-modified"), date(stored, "date"));
-    let is_strong = matches!((modified, made), (Some(modified), Some(made)) if modified.0 < made.0);
-    is_strong && parse_date(value) == modified
+    let (modified, made) = (stored.date("last-modified"), stored.date("date"));
+    let is_strong = matches!((modified, made), (Some(modified), Some(made)) if modified < made);
+    is_strong && parse_http_date(value) == modified
 }
 
 /// Conditions to validate a stored response; none without a validator.
@@ -167,6 +166,11 @@ mod tests {
             (&[("If-Match", "\"x\"")], false),
         ] {
             assert_eq!(evaluate(&block(request), &stored) == ConditionResult::NotModified, expected, "{request:?}");
+        }
+        let old = block(&[("Last-Modified", "Sun, 06 Nov 1960 08:49:37 GMT")]);
+        for (year, expected) in [(1959, ConditionResult::Proceed), (1960, ConditionResult::NotModified)] {
+            let since = format!("Sun, 06 Nov {year} 08:49:37 GMT");
+            assert_eq!(evaluate(&block(&[("If-Modified-Since", &since)]), &old), expected, "{since}");
         }
         let weak = block(&[("ETag", "W/\"a\"")]);
         assert_eq!(evaluate(&block(&[("If-None-Match", "\"a\"")]), &weak), ConditionResult::NotModified);

@@ -8,8 +8,8 @@
 
 use std::cmp::Reverse;
 
-use breme_http::list_members;
 use breme_http::weight::{WEIGHT_MAX, Weight, parse_weight, weight_value};
+use breme_http::{CookiePair, cookie_pairs, list_members};
 
 use crate::fields::FieldValues;
 use crate::inline_bytes::InlineBytes;
@@ -70,8 +70,8 @@ impl<'s> CookieRules<'s> {
         pairs(request).any(|pair| self.is_personal(pair))
     }
 
-    fn is_personal(self, pair: &[u8]) -> bool {
-        let name = cookie_name(pair);
+    fn is_personal(self, pair: CookiePair<'_>) -> bool {
+        let name = pair.name();
         !self.is_ignored(pair) && self.session.iter().any(|word| contains_ignoring_case(name, word.as_bytes()))
     }
 
@@ -81,8 +81,8 @@ impl<'s> CookieRules<'s> {
         pairs.peek().is_some() && pairs.all(|pair| self.is_ignored(pair))
     }
 
-    fn is_ignored(self, pair: &[u8]) -> bool {
-        let name = cookie_name(pair);
+    fn is_ignored(self, pair: CookiePair<'_>) -> bool {
+        let name = pair.name();
         self.ignored.iter().any(|ignored| match ignored.strip_suffix('*') {
             Some(prefix) => name.starts_with(prefix.as_bytes()),
             None => name == ignored.as_bytes(),
@@ -90,13 +90,8 @@ impl<'s> CookieRules<'s> {
     }
 }
 
-fn pairs(request: &impl FieldValues) -> impl Iterator<Item = &[u8]> {
-    let pairs = request.values("cookie").flat_map(|value| value.split(|&byte| byte == b';'));
-    pairs.map(<[u8]>::trim_ascii).filter(|pair| !pair.is_empty())
-}
-
-fn cookie_name(pair: &[u8]) -> &[u8] {
-    pair.split(|&byte| byte == b'=').next().unwrap_or_default().trim_ascii()
+fn pairs(request: &impl FieldValues) -> impl Iterator<Item = CookiePair<'_>> {
+    request.values("cookie").flat_map(cookie_pairs)
 }
 
 fn contains_ignoring_case(text: &[u8], word: &[u8]) -> bool {
@@ -163,8 +158,8 @@ fn write_cookies(request: &impl FieldValues, cookies: CookieRules<'_>, out: &mut
     if cookies.are_personal(request) {
         return out.extend(PERSONAL);
     }
-    for pair in pairs(request).filter(|pair| !cookies.is_ignored(pair)) {
-        out.extend(pair);
+    for pair in pairs(request).filter(|&pair| !cookies.is_ignored(pair)) {
+        out.extend(pair.as_bytes());
         out.push(b';');
     }
 }

@@ -1,4 +1,4 @@
-//! The Range field (RFC 9110, 14).
+//! The Range field (RFC 9110, 14), and the fields and body that answer it.
 //!
 //! A range that is not understood is ignored, and the whole representation is sent (14.2); so are more than
 //! [`RANGE_COUNT_MAX`] ranges. Overlapping ranges are joined, so that no request makes a response longer than the
@@ -19,6 +19,42 @@ impl ByteRange {
     pub const fn length(self) -> u64 {
         self.end - self.start
     }
+
+    /// The value of Content-Range for these bytes of a representation of `length` bytes (14.4).
+    #[must_use]
+    pub fn content_range(self, length: u64) -> String {
+        format!("bytes {}-{}/{length}", self.start, self.end - 1)
+    }
+}
+
+/// The value of Content-Range in a 416 (14.4).
+#[must_use]
+pub fn unsatisfied_range(length: u64) -> String {
+    format!("bytes */{length}")
+}
+
+/// Content-Type and body of a response with several ranges: `multipart/byteranges` (14.6). `part` returns the bytes of
+/// a range; `boundary` is a number that is unlikely to occur in them.
+#[must_use]
+pub fn multipart_ranges<P: From<String>>(
+    ranges: &[ByteRange],
+    length: u64,
+    media_type: Option<&str>,
+    boundary: u64,
+    part: impl Fn(ByteRange) -> P,
+) -> (String, Vec<P>) {
+    let boundary = format!("breme-{boundary:016x}");
+    let type_line = media_type.map(|media_type| format!("Content-Type: {media_type}\r\n")).unwrap_or_default();
+    let mut body = Vec::with_capacity(ranges.len() * 2 + 1);
+    let mut line_end = "";
+    for &range in ranges {
+        let content_range = range.content_range(length);
+        body.push(format!("{line_end}--{boundary}\r\n{type_line}Content-Range: {content_range}\r\n\r\n").into());
+        body.push(part(range));
+        line_end = "\r\n";
+    }
+    body.push(format!("{line_end}--{boundary}--\r\n").into());
+    (format!("multipart/byteranges; boundary={boundary}"), body)
 }
 
 /// The result of a Range field.
@@ -199,6 +235,25 @@ mod tests {
             prop_assert!(parts.iter().all(|range| range.start < range.end && range.end <= length));
             prop_assert!(parts.iter().map(|range| range.length()).sum::<u64>() <= length);
         }
+    }
+
+    #[test]
+    fn encloses_ranges_in_boundaries() {
+        let ranges = [ByteRange { start: 0, end: 2 }, ByteRange { start: 9, end: 10 }];
+        let body = |media_type: Option<&str>| {
+            let part = |range: ByteRange| "0123456789"[range.start as usize..range.end as usize].to_owned();
+            let (content_type, pieces) = multipart_ranges(&ranges, 10, media_type, 0xab, part);
+            assert_eq!(content_type, "multipart/byteranges; boundary=breme-00000000000000ab");
+            pieces.concat()
+        };
+        assert_eq!(
+            body(Some("text/plain")),
+            "--breme-00000000000000ab\r\nContent-Type: text/plain\r\nContent-Range: bytes 0-1/10\r\n\r\n01\r\n\
+             --breme-00000000000000ab\r\nContent-Type: text/plain\r\nContent-Range: bytes 9-9/10\r\n\r\n9\r\n\
+             --breme-00000000000000ab--\r\n"
+        );
+        assert!(body(None).starts_with("--breme-00000000000000ab\r\nContent-Range: bytes 0-1/10\r\n\r\n01\r\n"));
+        assert_eq!(unsatisfied_range(10), "bytes */10");
     }
 
     #[test]

@@ -32,8 +32,28 @@ impl<'a, 'f> Fields<'a, 'f> {
     /// dropped.
     #[must_use]
     pub fn keep_trailers(self) -> bool {
-        let names = self.all("Connection").flat_map(|value| value.split(|&byte| byte == b',')).map(trim);
-        !names.filter_map(|name| std::str::from_utf8(name).ok()).any(|name| !name.is_empty() && is_relayed(name))
+        let mut names = self.connection_options().filter_map(|name| std::str::from_utf8(name).ok());
+        !names.any(|name| !name.is_empty() && is_relayed(name))
+    }
+
+    /// The options of Connection (RFC 9110, 7.6.1), trimmed; they may be empty. They are tokens: quotation marks do not
+    /// group them, so that no recipient sees more names than are removed.
+    pub fn connection_options(self) -> impl Iterator<Item = &'a [u8]> {
+        self.all("Connection").flat_map(|value| value.split(|&byte| byte == b',')).map(trim)
+    }
+}
+
+/// Whether a field of this name is hop-by-hop in every message.
+pub(crate) fn is_hop_by_hop(name: &str) -> bool {
+    let is = |known: &str| name.eq_ignore_ascii_case(known);
+    match name.len() {
+        2 => is("TE"),
+        7 => is("Upgrade") || is("Trailer"),
+        10 => is("Connection") || is("Keep-Alive"),
+        14 => is("Content-Length"),
+        16 => is("Proxy-Connection"),
+        17 => is("Transfer-Encoding"),
+        _ => false,
     }
 }
 
@@ -42,27 +62,15 @@ impl HopByHop<'_, '_> {
     /// new framing decides whether trailers can be forwarded.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
-        let is = |known: &str| name.eq_ignore_ascii_case(known);
-        let is_known = match name.len() {
-            2 => is("TE"),
-            7 => is("Upgrade") || is("Trailer"),
-            10 => is("Connection") || is("Keep-Alive"),
-            14 => is("Content-Length"),
-            16 => is("Proxy-Connection"),
-            17 => is("Transfer-Encoding"),
-            _ => false,
-        };
-        is_known || (self.names_fields && self.is_named(name))
+        is_hop_by_hop(name) || (self.names_fields && self.is_named(name))
     }
 
-    /// Options are tokens: quotation marks do not group them, so that no recipient sees more names than are removed.
     /// CDN-Loop cannot be removed (RFC 8586, 2).
     #[cold]
     fn is_named(&self, name: &str) -> bool {
         if name.eq_ignore_ascii_case("CDN-Loop") {
             return false;
         }
-        let options = self.fields.all("Connection").flat_map(|value| value.split(|&byte| byte == b',')).map(trim);
-        options.into_iter().any(|option| option.eq_ignore_ascii_case(name.as_bytes()))
+        self.fields.connection_options().any(|option| option.eq_ignore_ascii_case(name.as_bytes()))
     }
 }

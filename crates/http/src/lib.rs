@@ -4,7 +4,7 @@
 //!   message      methods, targets, heads of requests and responses
 //!   fields       field sections: received ones, borrowed; prepared ones that are sent often
 //!   hop_by_hop, trailers    what a proxy does not forward
-//!   byte_ranges, entity_tags, date, authority, status   values in fields and first lines
+//!   byte_ranges, cookies, entity_tags, date, authority, status   values in fields and first lines
 //!   media_type, weight      of files and in Content-Type and Accept; preferences
 //!   syntax       tokens, lists and character classes
 //!   refusal      why a request is refused, with its status and text
@@ -13,6 +13,7 @@
 
 pub mod authority;
 mod byte_ranges;
+mod cookies;
 mod date;
 mod entity_tags;
 pub mod fields;
@@ -27,8 +28,9 @@ pub mod trailers;
 pub mod weight;
 
 pub use authority::{forwarded_address, is_authority};
-pub use byte_ranges::{ByteRange, RANGE_COUNT_MAX, Ranges, parse_ranges};
-pub use date::http_date;
+pub use byte_ranges::{ByteRange, RANGE_COUNT_MAX, Ranges, multipart_ranges, parse_ranges, unsatisfied_range};
+pub use cookies::{CookiePair, cookie_pairs};
+pub use date::{http_date, parse_http_date};
 pub use entity_tags::{EntityTag, any_tag, only_tag};
 pub use fields::{Field, FieldBlock, Fields, InvalidField, list_members};
 pub use hop_by_hop::HopByHop;

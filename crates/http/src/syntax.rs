@@ -155,6 +155,13 @@ pub fn trim(mut bytes: &[u8]) -> &[u8] {
     bytes
 }
 
+/// The inside of a value in quotation marks; other values unchanged. Escapes remain (RFC 9110, 5.6.4): the values that
+/// are read so need none.
+#[must_use]
+pub fn unquoted(value: &[u8]) -> &[u8] {
+    value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")).unwrap_or(value)
+}
+
 /// The members of a comma-separated list (RFC 9110, 5.6.1), trimmed, without empty ones. A comma inside a quoted string
 /// does not separate.
 #[must_use]
@@ -230,6 +237,15 @@ mod tests {
         check(r#""x\",y",z"#, &[r#""x\",y""#, "z"]);
         check(r#"a, "never closed, b"#, &["a", r#""never closed, b"#]);
         check(r"a\,b", &[r"a\", "b"]);
+    }
+
+    #[test]
+    fn quotation_marks_are_removed_in_pairs() {
+        for (value, expected) in
+            [("a", "a"), ("\"a\"", "a"), ("\"\"", ""), ("\"", "\""), ("\"a", "\"a"), ("a\"", "a\""), ("\"\"a\"", "\"a")]
+        {
+            assert_eq!(unquoted(value.as_bytes()), expected.as_bytes(), "{value}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use breme_base::{Instant, UnixSeconds};
+use breme_http::parse_http_date;
 
 /// The most cookies per user; beyond this the oldest is removed.
 const COOKIE_COUNT_MAX: usize = 64;
@@ -132,8 +133,7 @@ fn expiry_of_max_age(value: &[u8], now: Instant) -> Option<Instant> {
 fn expiry_of_date(value: &[u8], now: Instant, wall: UnixSeconds) -> Option<Instant> {
     // The old dash form (`Thu, 01-Jan-1970 00:00:00 GMT`) is the same with spaces.
     let text = std::str::from_utf8(value).ok()?.replace('-', " ");
-    let date = httpdate::parse_http_date(&text).ok()?;
-    let seconds = date.duration_since(std::time::SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let seconds = u64::try_from(parse_http_date(text.as_bytes())?).unwrap_or(0);
     Some(now + Duration::from_secs(seconds.saturating_sub(wall.0)))
 }
 
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn cookies_expire() {
         let date = "b=2; Expires=Tue, 14 Nov 2023 22:13:40 GMT"; // 20 s after WALL
-        let mut jar = jar_of(&["a=1; Max-Age=5", date]);
+        let mut jar = jar_of(&["a=1; Max-Age=5", date, "c=3", "c=; Expires=Wed, 31-Dec-1969 23:59:59 GMT"]);
         assert_eq!(sent(&mut jar, "/", 14), "Cookie: a=1; b=2\r\n");
         assert_eq!(sent(&mut jar, "/", 15), "Cookie: b=2\r\n");
         assert_eq!(sent(&mut jar, "/", 30), "");

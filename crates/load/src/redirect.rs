@@ -2,7 +2,7 @@
 //!
 //! A redirect is followed to a host of the run only, since no name may be resolved during the run.
 
-use breme_base::{HttpUrl, InvalidUrl, split_scheme};
+use breme_base::{HttpUrl, resolve_target};
 use breme_load_plan::{Authority, Plan, Request};
 
 /// Longer locations are not followed.
@@ -90,57 +90,17 @@ fn resolve(hosts: &[Authority], from: usize, request: &Request, location: &[u8])
     if !location.iter().all(u8::is_ascii_graphic) {
         return None;
     }
-    let text = std::str::from_utf8(location).ok()?;
-    let (is_tls, rest) = match (split_scheme(text), text.strip_prefix("//")) {
-        (Err(InvalidUrl::NoScheme), Some(rest)) => (hosts[from].is_tls, rest),
-        (Err(InvalidUrl::NoScheme), None) => return Some((from, relative(request.fixed_target(), text)?)),
-        (split, _) => split.ok()?,
-    };
-    let url = HttpUrl::after_scheme(is_tls, rest).ok()?;
-    let authority = Authority::from_url(&url).ok()?;
-    let host = hosts.iter().position(|host| host.is_same_server(&authority))?;
-    Some((host, absolute(url.target)))
-}
-
-/// A path with its query, which may lack its first slash.
-fn absolute(path: &str) -> Vec<u8> {
-    let (path, query) = split_query(path);
-    [remove_dots(path).as_bytes(), query.as_bytes()].concat()
-}
-
-/// A reference without a host, relative to `base`.
-fn relative(base: Option<&[u8]>, reference: &str) -> Option<Vec<u8>> {
-    if reference.starts_with('/') {
-        return Some(absolute(reference));
-    }
-    let (path, _) = split_query(std::str::from_utf8(base?).ok()?);
-    let (own, query) = split_query(reference);
-    let folder = &path[..=path.rfind('/')?];
-    let path = if own.is_empty() { path.to_owned() } else { remove_dots(&format!("{folder}{own}")) };
-    Some([path.as_bytes(), query.as_bytes()].concat())
-}
-
-fn split_query(target: &str) -> (&str, &str) {
-    target.split_at(target.find('?').unwrap_or(target.len()))
-}
-
-fn remove_dots(path: &str) -> String {
-    let mut segments: Vec<&str> = Vec::new();
-    let parts: Vec<&str> = path.strip_prefix('/').unwrap_or(path).split('/').collect();
-    for (number, part) in parts.iter().enumerate() {
-        match *part {
-            "." | ".." => {
-                if *part == ".." {
-                    segments.pop();
-                }
-                if number + 1 == parts.len() {
-                    segments.push("");
-                }
-            }
-            part => segments.push(part),
+    let location = std::str::from_utf8(location).ok()?;
+    let (host, target) = match HttpUrl::split_reference(hosts[from].is_tls, location).ok()? {
+        Some(url) => {
+            let authority = Authority::from_url(&url).ok()?;
+            let host = hosts.iter().position(|host| host.is_same_server(&authority))?;
+            (host, resolve_target("/", url.target))
         }
-    }
-    format!("/{}", segments.join("/"))
+        None if location.starts_with('/') => (from, resolve_target("/", location)),
+        None => (from, resolve_target(std::str::from_utf8(request.fixed_target()?).ok()?, location)),
+    };
+    Some((host, target.into_bytes()))
 }
 
 #[cfg(test)]
@@ -171,6 +131,10 @@ mod tests {
         check("z", Some((0, "/x/z")));
         check("../z/.", Some((0, "/z/")));
         check("../../../z", Some((0, "/z")));
+        check("", Some((0, "/x/y?q")));
+        check("#part", Some((0, "/x/y?q")));
+        check("mailto:a", None);
+        check("http://a/z/../", Some((0, "/")));
         check("?r", Some((0, "/x/y?r")));
         check("//A/z", Some((0, "/z")));
         check("http://a:80", Some((0, "/")));

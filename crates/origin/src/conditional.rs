@@ -3,10 +3,8 @@
 //! [`evaluate`] follows the order of 13.2.2: If-Match, else If-Unmodified-Since; then If-None-Match, else
 //! If-Modified-Since. A malformed or repeated date is no condition (13.1.3). If-Range concerns ranges only.
 
-use std::time::UNIX_EPOCH;
-
 use breme_base::UnixSeconds;
-use breme_http::{EntityTag, any_tag, only_tag};
+use breme_http::{EntityTag, any_tag, only_tag, parse_http_date};
 
 /// The validators of a representation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +20,11 @@ pub(crate) struct Validators {
 impl Validators {
     pub(crate) fn entity_tag(&self) -> String {
         format!("{}{}", if self.weak { "W/" } else { "" }, self.tag)
+    }
+
+    /// Last-Modified as comparable with a received date, which may be before 1970.
+    fn modified_s(&self) -> Option<i64> {
+        i64::try_from(self.modified?.0).ok()
     }
 }
 
@@ -47,17 +50,18 @@ pub(crate) enum ConditionResult {
 
 /// Evaluates the conditions in the order of RFC 9110, 13.2.2.
 pub(crate) fn evaluate(conditions: &Conditions<'_>, validators: &Validators) -> ConditionResult {
+    let date = |value: Option<&[u8]>| value.and_then(parse_http_date);
     if !conditions.if_match.is_empty() {
         if !any_tag(conditions.if_match.iter().copied(), |tag| strong_match(tag, validators)) {
             return ConditionResult::Failed;
         }
-    } else if let (Some(limit), Some(modified)) = (date(conditions.if_unmodified_since), validators.modified)
+    } else if let (Some(limit), Some(modified)) = (date(conditions.if_unmodified_since), validators.modified_s())
         && modified > limit
     {
         return ConditionResult::Failed;
     }
     let unchanged = if conditions.if_none_match.is_empty() {
-        matches!((date(conditions.if_modified_since), validators.modified), (Some(since), Some(modified)) if modified <= since)
+        matches!((date(conditions.if_modified_since), validators.modified_s()), (Some(since), Some(modified)) if modified <= since)
     } else {
         any_tag(conditions.if_none_match.iter().copied(), |tag| tag.opaque == validators.tag.as_bytes())
     };
@@ -70,17 +74,11 @@ pub(crate) fn if_range_holds(value: &[u8], validators: &Validators) -> bool {
         return only_tag(value).is_some_and(|tag| strong_match(tag, validators));
     }
     // A weak tag means that the file changed within the clock's resolution, so its date is weak as well (8.8.2.2).
-    !validators.weak && validators.modified.is_some() && date(Some(value)) == validators.modified
+    !validators.weak && validators.modified.is_some() && parse_http_date(value) == validators.modified_s()
 }
 
 fn strong_match(tag: EntityTag<'_>, validators: &Validators) -> bool {
     !tag.weak && !validators.weak && tag.opaque == validators.tag.as_bytes()
-}
-
-/// Parses an HTTP date in any of the three formats (5.6.7).
-fn date(value: Option<&[u8]>) -> Option<UnixSeconds> {
-    let time = httpdate::parse_http_date(std::str::from_utf8(value?).ok()?).ok()?;
-    Some(UnixSeconds(time.duration_since(UNIX_EPOCH).ok()?.as_secs()))
 }
 
 #[cfg(test)]
@@ -90,6 +88,7 @@ mod tests {
     const AT: UnixSeconds = UnixSeconds(784_111_777);
     const THEN: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
     const BEFORE: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
+    const BEFORE_1970: &str = "Sun, 06 Nov 1960 08:49:37 GMT";
     const AFTER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
 
     fn validators() -> Validators {
@@ -135,6 +134,7 @@ mod tests {
             (&[('s', BEFORE)], Proceed),
             (&[('s', "Sunday, 06-Nov-94 08:49:37 GMT")], NotModified),
             (&[('s', "Sun Nov  6 08:49:37 1994")], NotModified),
+            (&[('s', BEFORE_1970)], Proceed),
             (&[('s', "yesterday")], Proceed),
             // If-None-Match replaces If-Modified-Since.
             (&[('n', "\"x\""), ('s', AFTER)], Proceed),
@@ -145,6 +145,7 @@ mod tests {
             (&[('m', "rubbish")], Failed),
             (&[('u', THEN)], Proceed),
             (&[('u', BEFORE)], Failed),
+            (&[('u', BEFORE_1970)], Failed),
             (&[('u', "never")], Proceed),
             // If-Match replaces If-Unmodified-Since.
             (&[('m', "\"a,b\""), ('u', BEFORE)], Proceed),
@@ -169,6 +170,14 @@ mod tests {
         assert_eq!(verdict(&[('s', AFTER)], &undated), ConditionResult::Proceed);
         assert_eq!(verdict(&[('u', BEFORE)], &undated), ConditionResult::Proceed);
         assert!(!if_range_holds(b"yesterday", &undated));
+    }
+
+    #[test]
+    fn a_file_of_1970_is_modified_since_any_earlier_date() {
+        let first = Validators { modified: Some(UnixSeconds(0)), ..validators() };
+        assert_eq!(verdict(&[('u', BEFORE_1970)], &first), ConditionResult::Failed);
+        assert_eq!(verdict(&[('s', BEFORE_1970)], &first), ConditionResult::Proceed);
+        assert_eq!(verdict(&[('s', "Thu, 01 Jan 1970 00:00:00 GMT")], &first), ConditionResult::NotModified);
     }
 
     #[test]

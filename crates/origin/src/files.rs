@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use breme_http::{ByteRange, FieldBlock, Fields, Ranges, parse_ranges};
+use breme_http::{ByteRange, FieldBlock, Fields, Ranges, multipart_ranges, parse_ranges, unsatisfied_range};
 use breme_node::FileRange;
 use bytes::Bytes;
 
@@ -63,7 +63,7 @@ pub(crate) fn response(
             Ranges::One(range) => return one_part(entry.clone(), index, chosen, range),
             Ranges::Several(ranges) => return several_parts(entry.clone(), index, chosen, &ranges, boundary()),
             Ranges::Unsatisfiable => {
-                return Response::error(416).with("Content-Range", format!("bytes */{}", chosen.length).as_bytes());
+                return Response::error(416).with("Content-Range", unsatisfied_range(chosen.length).as_bytes());
             }
         }
     }
@@ -116,12 +116,11 @@ fn not_modified(entry: Arc<Entry>, index: usize) -> Response {
 
 fn one_part(entry: Arc<Entry>, index: usize, chosen: &Representation, range: ByteRange) -> Response {
     let mut extra = FieldBlock::new();
-    line(&mut extra, "Content-Range", content_range(range, chosen.length).as_bytes());
+    line(&mut extra, "Content-Range", range.content_range(chosen.length).as_bytes());
     let body = part(chosen, range).into();
     Response { status: 206, lines: HeaderLines::File(entry, index), extra, caching: CacheControl::Site, body }
 }
 
-/// `multipart/byteranges` (RFC 9110, 14.6).
 fn several_parts(
     entry: Arc<Entry>,
     index: usize,
@@ -129,28 +128,13 @@ fn several_parts(
     ranges: &[ByteRange],
     boundary: u64,
 ) -> Response {
-    let boundary = format!("breme-{boundary:016x}");
-    let mut parts = Vec::with_capacity(ranges.len() * 2 + 1);
-    let mut lead = "";
-    for &range in ranges {
-        let head = format!(
-            "{lead}--{boundary}\r\nContent-Type: {}\r\nContent-Range: {}\r\n\r\n",
-            chosen.media_type,
-            content_range(range, chosen.length)
-        );
-        parts.push(BodyPart::Bytes(head.into()));
-        parts.push(part(chosen, range));
-        lead = "\r\n";
-    }
-    parts.push(BodyPart::Bytes(format!("\r\n--{boundary}--\r\n").into()));
+    let media_type = Some(chosen.media_type);
+    let (content_type, parts) =
+        multipart_ranges(ranges, chosen.length, media_type, boundary, |range| part(chosen, range));
     let mut extra = FieldBlock::new();
-    line(&mut extra, "Content-Type", format!("multipart/byteranges; boundary={boundary}").as_bytes());
+    line(&mut extra, "Content-Type", content_type.as_bytes());
     let lines = HeaderLines::FileUntyped(entry, index);
     Response { status: 206, lines, extra, caching: CacheControl::Site, body: Body::Parts(parts) }
-}
-
-fn content_range(range: ByteRange, length: u64) -> String {
-    format!("bytes {}-{}/{length}", range.start, range.end - 1)
 }
 
 fn part(chosen: &Representation, range: ByteRange) -> BodyPart {

@@ -6,14 +6,13 @@
 //! | `/status/CODE` | that status, 200 to 599 |
 //! | `/delay/MS` | 200 after MS milliseconds |
 //! | `/echo` | the request's header lines |
-//! | `/cookie` | the cookies, `name=value`, one per line |
+//! | `/cookie` | the cookies as received, `name=value`, one per line |
 //! | `/counter` | responses of all shards so far, without this one |
 
 use std::time::Duration;
 
-use breme_http::RequestHead;
+use breme_http::{RequestHead, cookie_pairs};
 
-use crate::cookies;
 use crate::response::{Body, CacheControl, HeaderLines, Response};
 use crate::settings::Settings;
 
@@ -122,10 +121,8 @@ fn field_lines(head: &RequestHead<'_, '_>) -> Vec<u8> {
 
 fn cookie_lines(head: &RequestHead<'_, '_>) -> Vec<u8> {
     let mut text = Vec::with_capacity(256);
-    for cookie in cookies::parse(head.fields.all("cookie")) {
-        text.extend_from_slice(cookie.name);
-        text.push(b'=');
-        text.extend_from_slice(cookie.value);
+    for pair in head.fields.all("cookie").flat_map(cookie_pairs) {
+        text.extend_from_slice(pair.as_bytes());
         text.push(b'\n');
     }
     text

@@ -15,7 +15,7 @@
 //! |---|---|
 //! | `node`, `connection` | the contract; what is kept of each connection |
 //! | `router`, `lab`, `files`, `directory_page` | from a request to its response |
-//! | `path`, `conditional`, `encodings`, `cookies` | one rule of HTTP each, stateless |
+//! | `path`, `conditional`, `encodings` | one rule of HTTP each, stateless |
 //! | `root`, `entry`, `file_cache` | the site's files, and a bounded cache of them |
 //! | `replay_cache` | responses replayed for byte-identical requests |
 //! | `visitors`, `counters` | visitor ids and counts; counters of responses, refusals and files |
@@ -23,7 +23,6 @@
 
 mod conditional;
 mod connection;
-mod cookies;
 mod counters;
 mod directory_page;
 mod encodings;

@@ -87,6 +87,12 @@ impl BodyPart {
     }
 }
 
+impl From<String> for BodyPart {
+    fn from(text: String) -> Self {
+        Self::Bytes(text.into())
+    }
+}
+
 impl From<BodyPart> for Body {
     fn from(part: BodyPart) -> Self {
         match part {

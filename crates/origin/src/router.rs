@@ -12,9 +12,8 @@ use std::time::Duration;
 
 use breme_base::{Instant, Random, UnixSeconds};
 use breme_http::media_type::OCTET_STREAM;
-use breme_http::{FieldBlock, Method, RequestHead, Target};
+use breme_http::{FieldBlock, Method, RequestHead, Target, cookie_pairs};
 
-use crate::cookies;
 use crate::directory_page::{self, LISTING_ENTRIES_MAX};
 use crate::entry::{EntryOutcome, line};
 use crate::file_cache::{FileCache, RecentEntries};
@@ -136,9 +135,8 @@ impl Router<'_> {
 
     fn visit(&self, head: &RequestHead<'_, '_>) -> Option<Visit> {
         let visitors: &Visitors = self.site.visitors.as_ref()?;
-        let cookies = cookies::parse(head.fields.all("cookie"));
-        let values = cookies.filter(|cookie| cookie.name == COOKIE.as_bytes()).map(|cookie| cookie.value);
-        Some(visitors.visit(values, self.is_secured))
+        let pairs = head.fields.all("cookie").flat_map(cookie_pairs);
+        Some(visitors.visit(pairs.filter_map(|pair| pair.value_of(COOKIE.as_bytes())), self.is_secured))
     }
 
     /// The resource at a path.

@@ -7,6 +7,7 @@
 
 use std::net::IpAddr;
 
+use breme_http::syntax::unquoted;
 use breme_http::{Fields, forwarded_address};
 
 /// The named client; None if there is none, or it has no address. X-Forwarded-For takes precedence over Forwarded:
@@ -51,8 +52,7 @@ fn address_of_element(element: &[u8]) -> Option<IpAddr> {
         let (name, value) = pair.split_at_checked(4)?;
         name.eq_ignore_ascii_case(b"for=").then_some(value)
     })?;
-    let unquoted = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
-    address(unquoted.unwrap_or(value))
+    address(unquoted(value))
 }
 
 /// The parts of a text from the last to the first, trimmed, without empty ones. Separators in quoted strings do not

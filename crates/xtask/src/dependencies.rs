@@ -18,7 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("load-result", &["stats"]),
     ("load-plan", &["base", "http", "http1", "toml"]),
     ("cache", &["base", "http"]),
-    ("balance", &["base"]),
+    ("balance", &["base", "http"]),
     ("toml", &["base"]),
     ("session", &["base"]),
     ("import", &["base", "http"]),

@@ -82,6 +82,23 @@ fn drained_upstream_keeps_clients_only() {
 }
 
 #[test]
+fn a_drain_and_its_end_are_reported_once() {
+    let world = inserting();
+    world.changes();
+    for _ in 0..2 {
+        assert!(world.group.drain(world.now, "b"));
+    }
+    let drained = "upstream b is draining: it gets no new clients, only those whose cookie names it";
+    assert_eq!(world.changes(), [drained]);
+    for _ in 0..2 {
+        assert!(world.group.undrain(world.now, "b"));
+    }
+    assert_eq!(world.changes(), ["upstream b is no longer draining"]);
+    assert!(!world.group.drain(world.now, "d") && !world.group.undrain(world.now, "d"));
+    assert_eq!(world.changes(), [""; 0]);
+}
+
+#[test]
 fn failed_drained_upstream_loses_clients() {
     let mut world = inserting();
     let (old, first) = new_client(&mut world);

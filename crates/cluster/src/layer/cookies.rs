@@ -1,5 +1,6 @@
 //! The session cookie.
 
+use breme_http::cookie_pairs;
 use breme_session::{CookieKeys, NodeName, SessionId};
 use http::header::COOKIE;
 use http::{HeaderMap, HeaderValue};
@@ -40,12 +41,8 @@ impl Cookies {
 
     /// The session and the node named by a request's cookie; none if this cluster has not signed it.
     pub(super) fn find(&self, headers: &HeaderMap) -> Option<(SessionId, NodeName)> {
-        let pairs = headers.get_all(COOKIE).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b';'));
-        pairs.filter_map(|pair| self.value(pair.trim_ascii())).find_map(|value| self.keys.check(value))
-    }
-
-    fn value<'a>(&self, pair: &'a [u8]) -> Option<&'a [u8]> {
-        pair.strip_prefix(self.name().as_bytes())?.strip_prefix(b"=")
+        let pairs = headers.get_all(COOKIE).iter().flat_map(|value| cookie_pairs(value.as_bytes()));
+        pairs.filter_map(|pair| pair.value_of(self.name().as_bytes())).find_map(|value| self.keys.check(value))
     }
 
     /// For Set-Cookie.

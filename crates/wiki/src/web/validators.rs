@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::response::Response;
-use breme_http::{ByteRange, Ranges, media_type, parse_ranges};
+use breme_http::{ByteRange, Ranges, cookie_pairs, media_type, parse_ranges};
 use breme_wiki_database::digest::sha256;
 use breme_wiki_database::keys;
 use breme_wiki_database::page::Millis;
@@ -185,9 +185,8 @@ pub(crate) fn is_safe(method: &Method) -> bool {
 
 /// The value of a cookie.
 pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    let values = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let mut pairs = values.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
+    let mut pairs = headers.get_all(COOKIE).iter().flat_map(|value| cookie_pairs(value.as_bytes()));
+    pairs.find_map(|pair| pair.value_of(name.as_bytes())).and_then(|value| std::str::from_utf8(value).ok())
 }
 
 #[cfg(test)]
@@ -222,7 +221,7 @@ mod tests {
 
     #[test]
     fn cookies_are_found_by_name() {
-        let headers = headers(&[(COOKIE, "a=1; session=x=y")]);
+        let headers = headers(&[(COOKIE, "a=\u{e4}; session=x=y")]);
         assert_eq!((cookie(&headers, "session"), cookie(&headers, "b")), (Some("x=y"), None));
     }
 }
