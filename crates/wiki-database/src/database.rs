@@ -104,13 +104,20 @@ pub trait Database: Send + Sync {
     }
 
     /// Erases all targets for good, or none if one of them cannot be erased. Of a revision its place in the history
-    /// remains, of a page or an attachment the last change. Returns other places at which the same bytes are attached
-    /// or kept, at most [`OTHER_PLACES_MAX`](crate::OTHER_PLACES_MAX). Erasing again what was erased changes nothing.
+    /// remains, of a page or an attachment the last change, under a pseudonym. Returns other places at which the same
+    /// bytes are attached or kept, at most [`OTHER_PLACES_MAX`](crate::OTHER_PLACES_MAX). Erasing again what was erased
+    /// changes nothing.
     ///
     /// SQLite then rewrites its file, so that nothing of the targets remains in it; writes wait meanwhile. In
     /// PostgreSQL the dead rows remain until `VACUUM`.
     async fn erase(&self, targets: &[Target], time: Millis) -> Result<Vec<Target>, EraseError> {
         self.queue()?.erase(targets, time).await
+    }
+
+    /// Erases the name of an author for good from all changes, which then have no author, as [`Database::erase`] erases
+    /// other things. Returns the number of these changes.
+    async fn erase_author(&self, author: &str) -> Result<u64, DatabaseError> {
+        self.queue()?.erase_author(author).await
     }
 
     /// Queues a surrogate key for all edges.

@@ -12,7 +12,7 @@ use crate::name::{Name, NameError};
 pub const OTHER_PLACES_MAX: usize = 20;
 
 /// What can be erased. As text it is written as in its address: `NAME`, `NAME/revisions/N`, `NAME/files/FILE` or
-/// `NAME/files/FILE/versions/N`.
+/// `NAME/files/FILE/versions/N`; and `NAME/changes/N`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     pub page: Name,
@@ -21,11 +21,13 @@ pub struct Target {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetPart {
-    /// A deleted page with its history and its attachments.
+    /// A deleted page with its name, its history and its attachments.
     Page,
     /// An earlier revision.
     Revision(u64),
-    /// A deleted attachment with its earlier versions.
+    /// The author and the comment of the change to the page or to an attachment at this position in the sequence.
+    Change(u64),
+    /// A deleted attachment with its name and its earlier versions.
     File(Name),
     /// The version of an attachment that the change at this position in the sequence replaced or deleted.
     Version(Name, u64),
@@ -34,7 +36,7 @@ pub enum TargetPart {
 /// Why a text is not a target.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TargetError {
-    #[error("write NAME, NAME/revisions/N, NAME/files/FILE or NAME/files/FILE/versions/N")]
+    #[error("write NAME, NAME/revisions/N, NAME/changes/N, NAME/files/FILE or NAME/files/FILE/versions/N")]
     Form,
     #[error("{0:?} is not a number")]
     Number(String),
@@ -87,7 +89,7 @@ fn use_and_remedy(part: &TargetPart) -> &'static str {
     match part {
         TargetPart::Page => "not deleted: delete the page first, then erase it",
         TargetPart::File(_) => "not deleted: delete the file first, then erase it",
-        TargetPart::Revision(_) | TargetPart::Version(..) => {
+        TargetPart::Revision(_) | TargetPart::Change(_) | TargetPart::Version(..) => {
             "the current text: save the page without what is to be erased first, then erase this revision"
         }
     }
@@ -103,6 +105,7 @@ impl FromStr for Target {
         let (page, part) = match segments[..] {
             [page] => (page, TargetPart::Page),
             [page, "revisions", revision] => (page, TargetPart::Revision(number(revision)?)),
+            [page, "changes", sequence] => (page, TargetPart::Change(number(sequence)?)),
             [page, "files", file] => (page, TargetPart::File(name(file)?)),
             [page, "files", file, "versions", sequence] => (page, TargetPart::Version(name(file)?, number(sequence)?)),
             _ => return Err(TargetError::Form),
@@ -117,6 +120,7 @@ impl fmt::Display for Target {
         match &self.part {
             TargetPart::Page => write!(f, "{page}"),
             TargetPart::Revision(revision) => write!(f, "{page}/revisions/{revision}"),
+            TargetPart::Change(sequence) => write!(f, "{page}/changes/{sequence}"),
             TargetPart::File(file) => write!(f, "{page}/files/{file}"),
             TargetPart::Version(file, sequence) => write!(f, "{page}/files/{file}/versions/{sequence}"),
         }
@@ -129,7 +133,7 @@ mod tests {
 
     #[test]
     fn targets_are_written_as_in_addresses() {
-        for text in ["Old town", "Žaba/revisions/3", "A/files/map.png", "A/files/map.png/versions/17"] {
+        for text in ["Old town", "Žaba/revisions/3", "A/changes/5", "A/files/map.png", "A/files/map.png/versions/17"] {
             assert_eq!(text.parse::<Target>().unwrap().to_string(), text);
         }
         assert_eq!("Old_town/files/a_b".parse::<Target>().unwrap().to_string(), "Old town/files/a b");

@@ -7,11 +7,20 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use unicode_normalization::UnicodeNormalization;
 
+use crate::digest::sha256;
+
 /// Limit of a name in bytes of UTF-8: a file `NAME.md` of an export fits into 255 bytes.
 pub const NAME_BYTES_MAX: usize = 240;
 
 /// The study's request counter; a page cannot have its name.
 const COUNTER: &str = "stevec";
+
+/// The key of [`Name::pseudonym`] among the values of the database.
+pub(crate) const PSEUDONYM_KEY: &str = "pseudonym-key";
+
+/// What takes the place of an erased name begins with this, and continues with so many digits.
+const PSEUDONYM: &str = "Erased ";
+const PSEUDONYM_DIGITS: usize = 32;
 
 /// The name of a page or of an attachment: in Unicode NFC, with single spaces, without control characters, and safe as
 /// a path segment and as a file name.
@@ -66,6 +75,22 @@ impl Name {
     #[must_use]
     pub fn invisible(&self) -> Option<char> {
         self.as_str().chars().find(|c| IGNORABLE.iter().any(|range| range.contains(c)))
+    }
+
+    /// What takes the place of the name when it is erased: always the same, so that a new page of the name is known as
+    /// such, but nobody can compute it or guess the name without the key. A pseudonym is its own.
+    pub(crate) fn pseudonym(&self, key: &str) -> Self {
+        if self.is_pseudonym() {
+            return self.clone();
+        }
+        let digest = sha256(format!("{key} {self}").as_bytes());
+        Self(format!("{PSEUDONYM}{}", &digest[..PSEUDONYM_DIGITS]).into())
+    }
+
+    /// Whether it has the form of a pseudonym; no new page can have such a name.
+    pub(crate) fn is_pseudonym(&self) -> bool {
+        let digits = self.as_str().strip_prefix(PSEUDONYM);
+        digits.is_some_and(|digits| digits.len() == PSEUDONYM_DIGITS && digits.bytes().all(|b| b.is_ascii_hexdigit()))
     }
 
     #[must_use]
@@ -172,6 +197,20 @@ mod tests {
         }
         for visible in ["a b", "می\u{200c}خواهم", "❤\u{fe0f}", "👩\u{200d}🚀", "東京"] {
             assert_eq!(Name::parse(visible).unwrap().invisible(), None, "{visible}");
+        }
+    }
+
+    #[test]
+    fn a_pseudonym_depends_on_the_name_and_the_key() {
+        let pseudonym = |text: &str, key: &str| Name::parse(text).unwrap().pseudonym(key);
+        let first = pseudonym("Ana", "key");
+        assert_eq!(Name::parse(first.as_str()), Ok(first.clone()));
+        assert!(first.is_pseudonym() && first.as_str().len() == 39, "{first}");
+        assert_eq!(first, pseudonym("Ana", "key"));
+        assert_eq!(first, first.pseudonym("other key"), "to erase it again changes nothing");
+        assert!(first != pseudonym("Ana", "other key") && first != pseudonym("Bor", "key"));
+        for name in ["Erased", "Erased pages", "Erased 0123", "Erased z123456789abcdef0123456789abcdef"] {
+            assert!(!Name::parse(name).unwrap().is_pseudonym(), "{name}");
         }
     }
 

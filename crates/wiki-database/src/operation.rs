@@ -46,12 +46,14 @@ pub(crate) enum Operation {
     Purged { edge: String, through: u64 },
     SetValue { key: String, expected: Option<Option<String>>, value: Option<String> },
     Erase { targets: Vec<Target>, time: Millis },
+    EraseAuthor(String),
 }
 
 #[derive(Debug)]
 pub(crate) enum OperationOutcome {
     Committed(Committed),
-    Imported(u64),
+    /// How many writes an import executed, or how many changes had an author.
+    Counted(u64),
     /// Other places of the erased bytes.
     Erased(Result<Vec<Target>, EraseError>),
     /// Whether the operation changed anything.
@@ -72,7 +74,12 @@ impl Operation {
         match self {
             Self::Write(prepared) => prepared.bytes(),
             Self::Import(import) => import.writes.iter().map(Prepared::bytes).sum(),
-            Self::SetEdges(_) | Self::Purge(_) | Self::Purged { .. } | Self::SetValue { .. } | Self::Erase { .. } => 0,
+            Self::SetEdges(_)
+            | Self::Purge(_)
+            | Self::Purged { .. }
+            | Self::SetValue { .. }
+            | Self::Erase { .. }
+            | Self::EraseAuthor(_) => 0,
         }
     }
 }
@@ -104,12 +111,17 @@ impl OperationQueue {
 
     /// See [`Database::import`](crate::Database::import).
     pub(crate) async fn import(&self, writes: Writes) -> Result<u64, DatabaseError> {
-        in_chunks(writes, self.texts, |chunk| async { self.change(Operation::Import(chunk)).await?.imported() }).await
+        in_chunks(writes, self.texts, |chunk| async { self.change(Operation::Import(chunk)).await?.counted() }).await
     }
 
     /// See [`Database::erase`](crate::Database::erase).
     pub(crate) async fn erase(&self, targets: &[Target], time: Millis) -> Result<Vec<Target>, EraseError> {
         self.change(Operation::Erase { targets: targets.to_vec(), time }).await?.erased()?
+    }
+
+    /// See [`Database::erase_author`](crate::Database::erase_author).
+    pub(crate) async fn erase_author(&self, author: &str) -> Result<u64, DatabaseError> {
+        self.change(Operation::EraseAuthor(author.to_owned())).await?.counted()
     }
 
     /// See [`Database::queue_purge`](crate::Database::queue_purge).
@@ -164,8 +176,8 @@ impl OperationOutcome {
         if let Self::Committed(committed) = self { Ok(committed) } else { Err(self.unexpected()) }
     }
 
-    fn imported(self) -> Result<u64, DatabaseError> {
-        if let Self::Imported(count) = self { Ok(count) } else { Err(self.unexpected()) }
+    fn counted(self) -> Result<u64, DatabaseError> {
+        if let Self::Counted(count) = self { Ok(count) } else { Err(self.unexpected()) }
     }
 
     fn erased(self) -> Result<Result<Vec<Target>, EraseError>, DatabaseError> {

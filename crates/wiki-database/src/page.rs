@@ -214,6 +214,17 @@ pub enum WriteAction {
     },
 }
 
+impl Write {
+    /// The name of a page that may be new.
+    pub(crate) fn new_name(&self) -> Option<&Name> {
+        match &self.action {
+            WriteAction::Save { .. } => Some(&self.name),
+            WriteAction::Rename { to } => Some(to),
+            _ => None,
+        }
+    }
+}
+
 impl WriteAction {
     /// The attachment that it changes, and the condition.
     pub(crate) fn file(&self) -> Option<(&Name, &FileCondition)> {

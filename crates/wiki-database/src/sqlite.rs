@@ -40,8 +40,8 @@ use tokio::task::JoinError;
 use self::backlog::Backlog;
 use self::cache::Pages;
 use self::connection::{
-    LOG_BYTES_MAX, LOG_PAGES_MAX, WRITER_CACHE_KIB, connect, create_private, database_error, failure, make_durable,
-    rewrite,
+    LOG_BYTES_MAX, LOG_PAGES_MAX, WRITER_BUSY_TIMEOUT, WRITER_CACHE_KIB, connect, create_private, database_error,
+    failure, make_durable, rewrite,
 };
 use self::writer::Writer;
 use crate::database::Database;
@@ -103,6 +103,7 @@ impl SqliteDatabase {
             // A file of an earlier version: with this many texts to read, searches would be slow.
             backlog.index(&mut connection).map_err(failed)?;
         }
+        connection.busy_timeout(WRITER_BUSY_TIMEOUT).map_err(failed)?;
         let writer = Writer::start(connection, backlog, Arc::clone(&pages))?;
         Ok(Self { writer: Some(writer), readers: Readers::new(path), pages, _lock: Some(lock) })
     }
@@ -168,6 +169,13 @@ impl SqliteDatabase {
         std::fs::rename(&partial, to).map_err(|error| wrote(&error))?;
         let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| wrote(&error))
+    }
+
+    /// Writes the whole file anew, on a blocking thread.
+    async fn rewrite(&self) -> Result<(), DatabaseError> {
+        let path = self.readers.path.clone();
+        let ended = |error: JoinError| Err(DatabaseError::temporary("rewrite the file", &error.to_string()));
+        tokio::task::spawn_blocking(move || rewrite(&path)).await.unwrap_or_else(ended)
     }
 
     /// Runs `work` on its own connection, on a blocking thread.
@@ -378,10 +386,7 @@ impl Database for SqliteDatabase {
 
     async fn erase(&self, targets: &[Target], time: Millis) -> Result<Vec<Target>, EraseError> {
         let others = self.queue()?.erase(targets, time).await?;
-        let path = self.readers.path.clone();
-        let ended = |error: JoinError| Err(DatabaseError::temporary("rewrite the file", &error.to_string()));
-        let rewritten = tokio::task::spawn_blocking(move || rewrite(&path)).await.unwrap_or_else(ended);
-        match rewritten {
+        match self.rewrite().await {
             Ok(()) => Ok(others),
             Err(error) if others.is_empty() => Err(error.into()),
             // An erasure that is repeated no longer finds them.
@@ -390,6 +395,12 @@ impl Database for SqliteDatabase {
                 Err(DatabaseError { reason, ..error }.into())
             }
         }
+    }
+
+    async fn erase_author(&self, author: &str) -> Result<u64, DatabaseError> {
+        let count = self.queue()?.erase_author(author).await?;
+        self.rewrite().await?;
+        Ok(count)
     }
 
     async fn queued_purges(&self, edge: &str, limit: usize) -> Result<Vec<(u64, String)>, DatabaseError> {

@@ -166,7 +166,10 @@ async fn replace_password(database: &dyn Database, key: &str, stored: &str, hash
 /// The database failed.
 pub async fn remove_user(database: &dyn Database, name: &Name) -> Result<bool, DatabaseError> {
     let key = format!("user:{name}");
-    Ok(database.value(&key).await?.is_some() && database.set_value(&key, None, None).await?)
+    let existed = database.value(&key).await?.is_some() && database.set_value(&key, None, None).await?;
+    // They have ended, but contain the name.
+    remove_sessions(database, |session| session.user == name.as_str()).await?;
+    Ok(existed)
 }
 
 pub(crate) async fn user(database: &dyn Database, name: &str) -> Result<Option<User>, DatabaseError> {
@@ -225,9 +228,17 @@ pub(crate) async fn end_session(database: &dyn Database, secret: &str) -> Result
 ///
 /// The database failed.
 pub async fn remove_expired_sessions(database: &dyn Database) -> Result<usize, DatabaseError> {
+    remove_sessions(database, |session| now() >= session.since + SESSION_MILLIS).await
+}
+
+/// Removes the sessions for which `is_over` is true, and those that cannot be read. Returns how many.
+async fn remove_sessions(
+    database: &dyn Database,
+    is_over: impl Fn(&LoginSession) -> bool,
+) -> Result<usize, DatabaseError> {
     let mut removed = 0;
     for (key, value) in database.values("session:").await? {
-        if read::<LoginSession>(&value).is_none_or(|session| now() >= session.since + SESSION_MILLIS) {
+        if read(&value).is_none_or(|session| is_over(&session)) {
             database.set_value(&key, None, None).await?;
             removed += 1;
         }
@@ -316,7 +327,12 @@ mod tests {
     async fn a_new_password_brings_no_removed_account_back() {
         let (database, ana, _folder) = with_ana().await;
         let stored = database.value("user:Ana").await.unwrap().unwrap();
+        let verified = user(&*database, "Ana").await.unwrap().unwrap();
+        begin_session(&*database, "Ana", &verified).await.unwrap();
+        begin_session(&*database, "Bor", &verified).await.unwrap();
         assert!(remove_user(&*database, &ana).await.unwrap());
+        let sessions = database.values("session:").await.unwrap();
+        assert!(sessions.len() == 1 && sessions[0].1.contains("Bor"), "those of others remain: {sessions:?}");
         assert!(!replace_password(&*database, "user:Ana", &stored, "hash").await.unwrap());
         assert!(!set_password(&*database, &ana, "another password").await.unwrap());
         assert_eq!(database.value("user:Ana").await.unwrap(), None);

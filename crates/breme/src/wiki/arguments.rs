@@ -223,18 +223,23 @@ pub enum UpkeepAction {
         #[arg(value_name = "DIR")]
         folder: PathBuf,
     },
-    /// Erase earlier revisions and versions, or deleted pages and files, for good.
+    /// Erase earlier revisions and versions, deleted pages and files, or names of authors, for good.
     ///
     /// Nothing is erased if one of them cannot be. A page or file that is not deleted, and the current text of a page,
-    /// are not erased. The history shows what was erased, and when. A SQLite file is then rewritten, which takes free
-    /// space of twice its size; pages can be read meanwhile, but not changed.
+    /// are not erased. The history shows which texts were erased, and when. A SQLite file is then rewritten, which
+    /// takes free space of twice its size; pages can be read meanwhile, but not changed.
     Erase {
         #[command(flatten)]
         database: DatabaseArgs,
         /// What to erase, as in its address, but with names as displayed, not percent-encoded: NAME, NAME/revisions/N,
-        /// NAME/files/FILE or NAME/files/FILE/versions/N
-        #[arg(value_name = "WHAT", required = true)]
+        /// NAME/files/FILE or NAME/files/FILE/versions/N; NAME/changes/N for the author and the comment of a change,
+        /// where N is its `sequence` in the history as JSON
+        #[arg(value_name = "WHAT", required_unless_present = "author")]
         targets: Vec<Target>,
+
+        /// Erase this author's name from all changes, which are anonymous then; without WHAT
+        #[arg(long, value_name = "NAME", conflicts_with = "targets")]
+        author: Option<String>,
     },
     /// Add, remove or list accounts, or set a password.
     #[command(subcommand)]

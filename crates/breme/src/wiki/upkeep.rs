@@ -52,7 +52,8 @@ pub(super) async fn carry_out(action: &UpkeepAction) -> Result<ExitCode, Failure
             let copied = import(&*database, folder).await.map_err(Failure::run)?;
             report("imported", copied);
         }
-        UpkeepAction::Erase { database, targets } => {
+        UpkeepAction::Erase { database, author: Some(author), .. } => erase_author(database, author).await?,
+        UpkeepAction::Erase { database, targets, author: None } => {
             let others = existing(database).await?.erase(targets, now()).await.map_err(Failure::run)?;
             targets.iter().for_each(|target| output_line!("erased {target}"));
             if !others.is_empty() {
@@ -84,6 +85,21 @@ fn account_failure(error: AccountError) -> Failure {
 /// account may come before the wiki.
 async fn existing(database: &DatabaseArgs) -> Result<Arc<dyn Database>, Failure> {
     open_for_upkeep_of_existing(&database.database).await.map_err(Failure::run)
+}
+
+async fn erase_author(database: &DatabaseArgs, author: &str) -> Result<(), Failure> {
+    let database = existing(database).await?;
+    let has_account = accounts::users(&*database).await.map_err(Failure::run)?.iter().any(|(name, _)| name == author);
+    let has_token = accounts::tokens(&*database).await.map_err(Failure::run)?.iter().any(|token| token.label == author);
+    for (kind, exists) in [("user", has_account), ("token", has_token)] {
+        if exists {
+            let reason = format!("{author} can still make changes: first run `breme wiki {kind} remove {author:?}`");
+            return Err(Failure::run(reason));
+        }
+    }
+    let count = database.erase_author(author).await.map_err(Failure::run)?;
+    output_line!("erased the author {author} of {}", plural(count, "change"));
+    Ok(())
 }
 
 async fn user(action: &UserAction) -> Result<(), Failure> {

@@ -129,6 +129,28 @@ fn upkeep_copies_checks_and_moves_pages() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("a:b.md"));
 }
 
+#[test]
+fn an_export_names_pages_that_it_cannot_read() {
+    let wiki = Wiki::start(&[]);
+    put(wiki.site.address, "A", "text");
+    put(wiki.site.address, "B", "---\nstatus: draft\n---\ntext");
+    put(wiki.site.address, "C", "text");
+    let database = wiki.database();
+    let folder = wiki.end();
+    let bytes = fs::read(&database).unwrap();
+    let (fields, damaged) = (b"{\"status\":\"draft\"}", b"{\"status\":\"draft\"]");
+    let place = bytes.windows(fields.len()).position(|part| part == fields).unwrap();
+    let bytes = [&bytes[..place], damaged, &bytes[place + damaged.len()..]].concat();
+    fs::write(&database, bytes).unwrap();
+    let to = folder.path().join("pages");
+    let exported = wiki_command(&["export", "--database", &database, to.to_str().unwrap()]);
+    let stderr = String::from_utf8_lossy(&exported.stderr);
+    assert!(exported.status.code() == Some(1) && stderr.contains("B is not exported: "), "{stderr}");
+    assert!(stderr.contains("1 page could not be read; restore them from a backup"), "{stderr}");
+    assert_eq!(String::from_utf8_lossy(&exported.stdout), "exported 2 pages and 0 attachments\n");
+    assert_eq!(["A.md", "B.md", "C.md"].map(|file| to.join(file).exists()), [true, false, true]);
+}
+
 /// What was pasted by mistake leaves the running wiki, the cache in front of it and the files of the database.
 #[test]
 fn erased_texts_and_files_are_nowhere_any_more() {
@@ -180,6 +202,8 @@ fn erased_texts_and_files_are_nowhere_any_more() {
 
     wait_until("the purges do not arrive", || shown.iter().all(|path| read(path).0 >= 400));
     assert_eq!(shown.map(|path| read(path).0), [410, 410, 404, 404]);
+    let recent = read("/recent").1;
+    assert!(recent.contains(">Erased ") && !recent.contains(">B<"), "{recent}");
     let lists = ["/wiki/A", "/wiki/A/history", "/wiki/B", "/wiki/B/history", "/recent", "/recent.atom"];
     let searches = SECRETS.map(|secret| format!("/search?q={secret}&format=json"));
     for address in [direct, through] {
@@ -197,6 +221,43 @@ fn erased_texts_and_files_are_nowhere_any_more() {
     assert_eq!(markdown(through, "A"), "castle tower");
     let stored: Value = serde_json::from_slice(&put(direct, "B", "new").content).unwrap();
     assert_eq!(stored["revision"], 3);
+}
+
+#[test]
+fn an_erased_author_is_nowhere_any_more() {
+    let cached = Cached::start(&[]);
+    let (direct, through, database) = (cached.wiki.site.address, cached.proxy.address, cached.wiki.database());
+    put(direct, "A?author=Ana", "text");
+    send(direct, "PUT", "/wiki/A/files/f.txt?author=Ana&comment=call+Ana", &[], "x");
+    put(direct, "A?author=Bor", "later text");
+    let read = |path: &str| {
+        let answer = send(through, "GET", path, &["Accept: text/html"], "");
+        String::from_utf8(answer.content).unwrap()
+    };
+    let shown = ["/wiki/A/revisions/1", "/wiki/A/history", "/wiki/A/files/f.txt/history", "/recent", "/recent.atom"];
+    assert!(shown.iter().all(|path| read(path).contains("Ana")));
+    let erase = |what: &[&str]| wiki_command(&[&["erase", "--database", &database], what].concat());
+    for usage in [&[][..], &["A", "--author", "Ana"]] {
+        assert_eq!(erase(usage).status.code(), Some(2), "{usage:?}");
+    }
+    upkeep(&["token", "add", "Ana", "--database", &database]);
+    let refused = erase(&["--author", "Ana"]);
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    let reason = "Ana can still make changes: first run `breme wiki token remove \"Ana\"`";
+    assert!(refused.status.code() == Some(1) && stderr.contains(reason), "{stderr}");
+    upkeep(&["token", "remove", "Ana", "--database", &database]);
+
+    let history = send(direct, "GET", "/wiki/A/history", &["Accept: application/json"], "");
+    let history: Value = serde_json::from_slice(&history.content).unwrap();
+    let comment = format!("A/changes/{}", history["changes"][1]["sequence"]);
+    assert_eq!(upkeep(&["erase", "--database", &database, &comment]), format!("erased {comment}\n"));
+    assert_eq!(upkeep(&["erase", "--database", &database, "--author", "Ana"]), "erased the author Ana of 1 change\n");
+    wait_until("the purges do not arrive", || shown.iter().all(|path| !read(path).contains("Ana")));
+    assert!(read("/wiki/A/history").contains("Bor") && read("/wiki/A/revisions/1").contains("text"));
+    for file in fs::read_dir(cached.wiki.folder.path()).unwrap() {
+        let bytes = fs::read(file.unwrap().path()).unwrap();
+        assert!(!bytes.windows(3).any(|part| part == b"Ana"));
+    }
 }
 
 #[test]

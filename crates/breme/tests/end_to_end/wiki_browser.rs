@@ -41,13 +41,10 @@ fn every_page_fits_phones_and_screen_readers() {
     for text in ["first", TEXT] {
         send(wiki.site.address, "PUT", HOME, &[], text);
     }
-    send(
-        wiki.site.address,
-        "PUT",
-        "/wiki/Home/files/a_rather_long_name_of_a_file_that_somebody_has_uploaded.pdf",
-        &[],
-        "x",
-    );
+    let file = "/wiki/Home/files/a_rather_long_name_of_a_file_that_somebody_has_uploaded.pdf";
+    for bytes in ["x", "an earlier version is listed"] {
+        send(wiki.site.address, "PUT", file, &[], bytes);
+    }
     let mut browser = Browser::start();
     let (edit, history) = ("/wiki/Home/edit", "/wiki/Home/history");
     for path in [
@@ -58,6 +55,8 @@ fn every_page_fits_phones_and_screen_readers() {
         "/wiki/Home/revisions/1",
         "/wiki/Home/backlinks",
         "/wiki/Home/files",
+        &format!("{file}/history"),
+        &format!("{file}/delete"),
         "/wiki/Home/rename",
         "/wiki/Home/delete",
         "/wiki/Missing",

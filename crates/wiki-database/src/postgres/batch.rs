@@ -15,7 +15,7 @@ use super::read::{INFO, found, info, number, rows, value};
 use crate::effects::Effects;
 use crate::error::WriteError;
 use crate::keys::PURGES_QUEUED_MAX;
-use crate::name::Name;
+use crate::name::{Name, PSEUDONYM_KEY};
 use crate::operation::{Operation, OperationOutcome, OperationResult};
 use crate::page::{AttachmentInfo, ChangeKind, Committed, Content, Write, WriteAction};
 use crate::prepared_write::{Derived, Indexed, Prepared, State, holds};
@@ -33,6 +33,8 @@ pub(super) struct Batch<'a> {
     /// Last number used in the sequence of changes.
     sequence: u64,
     has_edges: bool,
+    /// The key of [`Name::pseudonym`]; `None` if no name was erased yet.
+    pseudonym_key: Option<String>,
     effects: Effects,
 }
 
@@ -42,12 +44,14 @@ impl<'a> Batch<'a> {
         transaction.execute(&lock, &[&WRITE_LOCK]).await?;
         // A separate statement: it sees what was committed before the lock was acquired.
         let sql = "SELECT greatest((SELECT max(sequence) FROM wiki.revisions),
-                       (SELECT max(sequence) FROM wiki.file_changes), 0), EXISTS (SELECT FROM wiki.edges)";
-        let row = rows(transaction, sql, &[]).await?.into_iter().next();
+                       (SELECT max(sequence) FROM wiki.file_changes), 0), EXISTS (SELECT FROM wiki.edges),
+                       (SELECT value FROM wiki.values WHERE key = $1)";
+        let row = rows(transaction, sql, &[&PSEUDONYM_KEY]).await?.into_iter().next();
         Ok(Self {
             transaction,
             sequence: row.as_ref().map_or(0, |row| number(row, 0)),
-            has_edges: row.is_some_and(|row| row.get(1)),
+            has_edges: row.as_ref().is_some_and(|row| row.get(1)),
+            pseudonym_key: row.and_then(|row| row.get(2)),
             effects: Effects::default(),
         })
     }
@@ -55,7 +59,7 @@ impl<'a> Batch<'a> {
     pub(super) async fn carry_out(&mut self, operation: &Operation) -> Result<OperationResult, Error> {
         Ok(match operation {
             Operation::Write(prepared) => self.write(prepared).await?.map(OperationOutcome::Committed),
-            Operation::Import(import) => Ok(OperationOutcome::Imported(self.import(&import.writes).await?)),
+            Operation::Import(import) => Ok(OperationOutcome::Counted(self.import(&import.writes).await?)),
             Operation::SetEdges(edges) => Ok(OperationOutcome::Done(self.set_edges(edges).await?)),
             Operation::Purge(key) => {
                 self.effects.purge(key);
@@ -67,6 +71,7 @@ impl<'a> Batch<'a> {
                 Ok(OperationOutcome::Done(self.set_value(key, expected, value.as_deref()).await?))
             }
             Operation::Erase { targets, time } => Ok(OperationOutcome::Erased(self.erase(targets, *time).await?)),
+            Operation::EraseAuthor(author) => Ok(OperationOutcome::Counted(self.erase_author(author).await?)),
         })
     }
 
@@ -98,7 +103,15 @@ impl<'a> Batch<'a> {
         rows(self.transaction, sql, parameters).await
     }
 
+    /// The state of the page, also if its name was erased.
     async fn state(&self, name: &Name) -> Result<Option<State>, Error> {
+        match (self.state_of_exactly(name).await?, &self.pseudonym_key) {
+            (None, Some(key)) => self.state_of_exactly(&name.pseudonym(key)).await,
+            (found, _) => Ok(found),
+        }
+    }
+
+    async fn state_of_exactly(&self, name: &Name) -> Result<Option<State>, Error> {
         let sql = "SELECT id, revision, live FROM wiki.pages WHERE name = $1";
         let rows = self.rows(sql, &[&name.as_str()]).await?;
         Ok(rows.first().map(|row| State { id: row.get(0), revision: number(row, 1), is_live: row.get(2) }))
@@ -114,6 +127,9 @@ impl<'a> Batch<'a> {
 
     async fn write(&mut self, prepared: &Prepared) -> Result<WriteResult, Error> {
         let write = &prepared.write;
+        if write.new_name().is_some_and(Name::is_pseudonym) {
+            return Ok(Err(WriteError::NameTaken));
+        }
         let state = self.state(&write.name).await?;
         if !holds(write.condition, state.as_ref()) {
             return Ok(Err(WriteError::Conflict(found(self.transaction, &write.name).await?)));
@@ -155,6 +171,11 @@ impl<'a> Batch<'a> {
                 let sql = "UPDATE wiki.pages SET revision = $2, current = $3, live = true WHERE id = $1";
                 self.execute(sql, &[&state.id, &clamp(revision), &clamp(self.sequence)]).await?;
                 self.forget(state.id).await?;
+                if created {
+                    // The name may have been erased.
+                    let sql = "UPDATE wiki.pages SET name = $2, folded = $3 WHERE id = $1";
+                    self.execute(sql, &[&state.id, &write.name.as_str(), &indexed.folded]).await?;
+                }
                 state.id
             }
             None => self.insert_page(&write.name, &indexed.folded, revision).await?,

@@ -14,12 +14,12 @@ use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::pending_saves::{LinkStep, PendingSaves};
-use super::read::{INFO, found, info, one, rows};
+use super::read::{INFO, found, info, one, rows, value};
 use super::word_index::{NewSegment, next_generation};
 use crate::effects::Effects;
 use crate::error::WriteError;
 use crate::keys::PURGES_QUEUED_MAX;
-use crate::name::Name;
+use crate::name::{Name, PSEUDONYM_KEY};
 use crate::operation::{Import, Operation, OperationOutcome, OperationResult};
 use crate::page::{AttachmentInfo, ChangeKind, Committed, Condition, Content, Write, WriteAction};
 use crate::postings::{Postings, PostingsIter};
@@ -42,6 +42,8 @@ pub(super) struct Batch<'a> {
     /// Last number used in the sequence of changes.
     sequence: u64,
     has_edges: bool,
+    /// The key of [`Name::pseudonym`]; `None` if no name was erased yet.
+    pseudonym_key: Option<String>,
     imported: Option<Imported<'a>>,
     /// Pages whose names change: their entries in the index of titles, or `None` to remove them.
     grams: BTreeMap<i64, Option<Cow<'a, str>>>,
@@ -82,6 +84,7 @@ impl<'a> Batch<'a> {
             connection,
             sequence: one(connection, LAST_SEQUENCE, &[])?,
             has_edges: one(connection, "SELECT EXISTS (SELECT 1 FROM edges)", &[])?,
+            pseudonym_key: value(connection, PSEUDONYM_KEY)?,
             imported: None,
             grams: BTreeMap::new(),
             unindexed: BTreeMap::new(),
@@ -92,7 +95,7 @@ impl<'a> Batch<'a> {
     pub(super) fn carry_out(&mut self, operation: &'a Operation) -> rusqlite::Result<OperationResult> {
         Ok(match operation {
             Operation::Write(prepared) => self.write(prepared)?.map(OperationOutcome::Committed),
-            Operation::Import(import) => Ok(OperationOutcome::Imported(self.import(import)?)),
+            Operation::Import(import) => Ok(OperationOutcome::Counted(self.import(import)?)),
             Operation::SetEdges(edges) => Ok(OperationOutcome::Done(self.set_edges(edges)?)),
             Operation::Purge(key) => {
                 self.effects.purge(key);
@@ -104,6 +107,7 @@ impl<'a> Batch<'a> {
                 Ok(OperationOutcome::Done(self.set_value(key, expected, value.as_deref())?))
             }
             Operation::Erase { targets, time } => Ok(OperationOutcome::Erased(self.erase(targets, *time)?)),
+            Operation::EraseAuthor(author) => Ok(OperationOutcome::Counted(self.erase_author(author)?)),
         })
     }
 
@@ -134,7 +138,15 @@ impl<'a> Batch<'a> {
         self.connection.prepare_cached(sql)?.execute(parameters)
     }
 
+    /// The state of the page, also if its name was erased.
     fn state(&self, name: &Name) -> rusqlite::Result<Option<State>> {
+        match (self.state_of_exactly(name)?, &self.pseudonym_key) {
+            (None, Some(key)) => self.state_of_exactly(&name.pseudonym(key)),
+            (found, _) => Ok(found),
+        }
+    }
+
+    fn state_of_exactly(&self, name: &Name) -> rusqlite::Result<Option<State>> {
         self.connection
             .prepare_cached("SELECT id, revision, live FROM pages WHERE name = ?1")?
             .query_row([name.as_str()], |row| {
@@ -185,6 +197,9 @@ impl<'a> Batch<'a> {
 
     fn write(&mut self, prepared: &'a Prepared) -> rusqlite::Result<WriteResult> {
         let write = &prepared.write;
+        if write.new_name().is_some_and(Name::is_pseudonym) {
+            return Ok(Err(WriteError::NameTaken));
+        }
         let state = self.state(&write.name)?;
         if !holds(write.condition, state.as_ref()) {
             return Ok(Err(WriteError::Conflict(found(self.connection, &write.name)?)));
@@ -232,6 +247,11 @@ impl<'a> Batch<'a> {
                                generation = coalesce(?4, generation) WHERE id = ?1";
                 self.execute(sql, params![state.id, revision, self.sequence, generation])?;
                 self.forget(state.id)?;
+                if created {
+                    // The name may have been erased.
+                    let sql = "UPDATE pages SET name = ?2, folded = ?3 WHERE id = ?1";
+                    self.execute(sql, params![state.id, write.name.as_str(), indexed.folded])?;
+                }
                 state.id
             }
             None => self.insert_page(&write.name, &indexed.folded, revision, generation)?,

@@ -29,6 +29,10 @@ pub(super) const LOG_BYTES_MAX: i64 = 64 << 20;
 /// How long a statement waits for another program that uses the file, such as a backup.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long the writes of a wiki wait: while an erasure rewrites the file. Those that arrive meanwhile wait for these
+/// first, and so twice as long at most; proxies in front give up after 60 s.
+pub(super) const WRITER_BUSY_TIMEOUT: Duration = Duration::from_secs(25);
+
 /// How long the emptying of the log waits for the checkpoint of another connection, which may write the whole file, and
 /// how often it tries.
 const CHECKPOINT_MAX: Duration = Duration::from_secs(600);
@@ -70,7 +74,8 @@ pub(super) fn rewrite(path: &Path) -> Result<(), DatabaseError> {
         DatabaseError { action: ACTION, reason, is_temporary }
     };
     make_durable(&connection).map_err(failed)?;
-    connection.execute_batch("VACUUM").map_err(failed)?;
+    // The index of titles keeps the parts of removed names until it is merged.
+    connection.execute_batch("INSERT INTO title_grams (title_grams) VALUES ('optimize'); VACUUM").map_err(failed)?;
     if !empty_log(&connection).map_err(failed)? {
         let reason = "another program reads the file, so that its log still has the bytes; run the command again";
         return Err(DatabaseError::temporary(ACTION, &format!("{}: {reason}", path.display())));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -109,11 +109,14 @@ fn set_cache(connection: &Connection, imports: bool) -> rusqlite::Result<()> {
 }
 
 impl OpenFile {
-    /// Executes all jobs in one transaction; if that fails, each in its own, so that only the faulty one fails.
+    /// Executes all jobs in one transaction; if that fails, each in its own, so that only the faulty one fails. If
+    /// another program holds the lock, all fail: each would wait for it again.
     fn carry_out(&mut self, jobs: Vec<Job>) {
         match self.transact(&jobs) {
             Ok(results) => jobs.into_iter().zip(results).for_each(|(job, result)| job.respond(result)),
-            Err(_) if jobs.len() > 1 => jobs.into_iter().for_each(|job| self.carry_out(vec![job])),
+            Err(error) if jobs.len() > 1 && error.sqlite_error_code() != Some(ErrorCode::DatabaseBusy) => {
+                jobs.into_iter().for_each(|job| self.carry_out(vec![job]));
+            }
             Err(error) => {
                 for job in jobs {
                     job.respond(Err(WriteError::Database(database_error("write", &error))));
@@ -146,5 +149,39 @@ impl OpenFile {
     fn merge(&mut self) {
         // If it fails, searches read more segments.
         let _ = word_index::merge(&mut self.connection);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::super::SqliteDatabase;
+    use super::*;
+
+    static WAITS: AtomicUsize = AtomicUsize::new(0);
+
+    #[tokio::test]
+    async fn operations_that_find_a_lock_wait_for_it_together() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("wiki.db");
+        drop(SqliteDatabase::open(&path, 0).unwrap());
+        let holder = Connection::open(&path).unwrap();
+        holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let mut connection = Connection::open(&path).unwrap();
+        let count = |_| {
+            WAITS.fetch_add(1, Ordering::Relaxed);
+            false
+        };
+        connection.busy_handler(Some(count)).unwrap();
+        let mut file = OpenFile { connection, backlog: Backlog::default(), pages: Arc::new(Pages::new(0)) };
+        let (queue, mut jobs) = OperationQueue::new(Texts::Together);
+        let carry_out = async {
+            let two = vec![jobs.recv().await.unwrap(), jobs.recv().await.unwrap()];
+            file.carry_out(two);
+        };
+        let (first, second, ()) = tokio::join!(queue.queue_purge("a"), queue.queue_purge("b"), carry_out);
+        assert!(first.unwrap_err().is_temporary && second.unwrap_err().is_temporary);
+        assert_eq!(WAITS.load(Ordering::Relaxed), 1);
     }
 }

@@ -67,6 +67,8 @@ cases!(
     an_erased_revision_keeps_its_place,
     an_erased_page_continues_its_numbers,
     erased_attachments_keep_the_bytes_of_others,
+    an_author_is_erased_from_all_changes,
+    the_author_and_the_comment_of_a_change_are_erased,
     what_is_in_use_is_not_erased,
     what_was_erased_is_purged,
     an_edge_receives_each_purge_until_it_confirms,
@@ -810,16 +812,92 @@ async fn an_erased_page_continues_its_numbers(database: Shared) {
     written(&database, write).await;
     assert_eq!(erase(&database, &["A"]).await, [""; 0]);
     let expected = [(2, ChangeKind::Deleted, None, "", 0, Some(ERASED))];
-    assert_eq!(places(&database.history(&name("A"), None, 10).await.unwrap()), expected);
-    assert_eq!(places(&database.recent(None, 10).await.unwrap()), expected);
-    assert_eq!(database.revision(&name("A"), 1).await.unwrap(), None);
-    assert!(matches!(database.page(&name("A")).await.unwrap(), Found::Deleted { revision: 2, .. }));
+    let recent = database.recent(None, 10).await.unwrap();
+    assert_eq!(places(&recent), expected);
+    let pseudonym = recent[0].name.clone();
+    assert!(pseudonym.as_str().starts_with("Erased "), "{pseudonym}");
+    assert_eq!(places(&database.history(&pseudonym, None, 10).await.unwrap()), expected);
+    assert_eq!(database.revision(&pseudonym, 1).await.unwrap(), None);
+    assert!(matches!(database.page(&pseudonym).await.unwrap(), Found::Deleted { revision: 2, .. }));
+    assert_eq!(database.page(&name("A")).await.unwrap(), Found::Nothing);
+    assert_eq!(database.history(&name("A"), None, 10).await.unwrap(), []);
+    // To repeat it changes nothing.
+    for what in ["A", pseudonym.as_str()] {
+        database.erase(&targets(&[what]), ERASED + 1).await.unwrap();
+        assert_eq!(database.recent(None, 10).await.unwrap(), recent);
+    }
     assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
+    // No other page takes its place.
+    written(&database, save("B", "")).await;
+    for write in [save(pseudonym.as_str(), "x"), rename("B", pseudonym.as_str())] {
+        let refused = database.write(write).await;
+        assert!(matches!(refused, Err(WriteError::NameTaken)), "{refused:?}");
+    }
     // Entity tags of the erased revisions never come back.
     let created = written(&database, save("A", "new")).await;
     assert_eq!((created.revision, created.created), (3, true));
+    assert_eq!(database.page(&pseudonym).await.unwrap(), Found::Nothing);
+    assert_eq!(database.history(&name("A"), None, 10).await.unwrap().len(), 2);
     assert_eq!(database.attachments(&name("A"), None, 10).await.unwrap(), []);
+    assert_eq!(titles(&database.search_titles("a", 10).await.unwrap()), ["A"]);
     assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
+    // Nor if another page is renamed.
+    written(&database, delete("A")).await;
+    erase(&database, &["A"]).await;
+    assert_eq!(written(&database, rename("B", "A")).await.revision, 6);
+    assert_eq!(database.page(&pseudonym).await.unwrap(), Found::Nothing);
+    assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
+}
+
+async fn an_author_is_erased_from_all_changes(database: Shared) {
+    let by = |author: &str, write: Write| Write { author: Some(author.into()), comment: "why".into(), ..write };
+    for write in [
+        by("ana", save("A", "one")),
+        by("bor", save("A", "two")),
+        by("ana", save("A", "three")),
+        by("ana", attach("A", "f", b"1")),
+        by("bor", attach("A", "f", b"2")),
+        by("ana", rename("A", "B")),
+        by("Ana", save("C", "")),
+    ] {
+        written(&database, write).await;
+    }
+    set_edges(&database, &["e"]).await;
+    assert_eq!(database.erase_author("nobody").await.unwrap(), 0);
+    assert_eq!(keys_of(&database, "e").await, [""; 0]);
+    // A rename makes two changes.
+    assert_eq!(database.erase_author("ana").await.unwrap(), 5);
+    assert_eq!(keys_of(&database, "e").await, [keys::EVERYTHING]);
+    let changes = database.recent(None, 10).await.unwrap();
+    let authors: Vec<Option<&str>> = changes.iter().map(|change| change.author.as_deref()).collect();
+    assert_eq!(authors, [Some("Ana"), None, None, Some("bor"), None, None, Some("bor"), None]);
+    assert!(changes.iter().all(|change| change.comment == "why" && change.erased.is_none()));
+    assert_eq!(page(&database, "B").await.content.text, "three");
+    assert_eq!(titles(&database.search_text("three", 10).await.unwrap()), ["B"]);
+    assert_eq!(database.erase_author("ana").await.unwrap(), 0, "to repeat it changes nothing");
+    assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
+}
+
+async fn the_author_and_the_comment_of_a_change_are_erased(database: Shared) {
+    let signed = |write: Write| Write { author: Some("ana".into()), comment: "why".into(), ..write };
+    for write in [save("A", "one"), attach("A", "f", b"1"), attach("A", "f", b"2"), save("A", "two"), save("B", "")] {
+        written(&database, signed(write)).await;
+    }
+    set_edges(&database, &["e"]).await;
+    let before = database.recent(None, 10).await.unwrap();
+    let [b, current, replaced, ..] = [0, 1, 2].map(|index| before[index].sequence);
+    erase(&database, &[&format!("A/changes/{current}"), &format!("A/changes/{replaced}")]).await;
+    assert_eq!(keys_of(&database, "e").await, ["page:A", keys::CHANGES]);
+    let mut expected = before.clone();
+    for change in &mut expected[1..3] {
+        (change.author, change.comment) = (None, String::new());
+    }
+    assert_eq!(database.recent(None, 10).await.unwrap(), expected);
+    assert_eq!(page(&database, "A").await.content.text, "two");
+    assert!(database.file_version(&name("A"), &name("f"), replaced).await.unwrap().is_some());
+    let refused = database.erase(&targets(&[&format!("A/changes/{b}")]), ERASED).await.unwrap_err().to_string();
+    assert!(refused.starts_with(&format!("there is no A/changes/{b};")), "{refused}");
+    assert_eq!(database.recent(None, 10).await.unwrap(), expected);
 }
 
 async fn erased_attachments_keep_the_bytes_of_others(database: Shared) {
@@ -846,9 +924,15 @@ async fn erased_attachments_keep_the_bytes_of_others(database: Shared) {
     let other = written(&database, detach("B", "copy")).await.sequence;
     assert_eq!(erase(&database, &["A/files/f", &format!("B/files/copy/versions/{other}")]).await, [""; 0]);
     assert_eq!(database.file_version(&a, &f, deleted).await.unwrap(), None);
-    let changes = database.file_history(&a, &f, None, 10).await.unwrap();
+    assert_eq!(database.file_history(&a, &f, None, 10).await.unwrap(), []);
+    let history = database.history(&a, None, 10).await.unwrap();
+    let pseudonym = &history[0].file.as_ref().unwrap().name;
+    assert!(pseudonym.as_str().starts_with("Erased "), "{pseudonym}");
+    let changes = database.file_history(&a, pseudonym, None, 10).await.unwrap();
+    assert_eq!(changes, history[..1]);
     assert_eq!(places(&changes), [(1, ChangeKind::Detached, None, "", 0, Some(ERASED))]);
-    assert_eq!(of_files(&changes), [(ChangeKind::Detached, "", None)]);
+    database.erase(&targets(&["A/files/f"]), ERASED + 1).await.unwrap();
+    assert_eq!(database.history(&a, None, 10).await.unwrap(), history, "to repeat it changes nothing");
     assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
 
     // Those of a deleted page are not deleted themselves.
@@ -873,6 +957,7 @@ async fn what_is_in_use_is_not_erased(database: Shared) {
         ("D/revisions/1", "there is no D/revisions/1;"),
         ("A/revisions/3", "there is no A/revisions/3;"),
         ("A/revisions/18446744073709551615", "there is no A/revisions/18446744073709551615;"),
+        ("A/changes/99", "there is no A/changes/99;"),
         ("A/files/g", "there is no A/files/g;"),
         ("A/files/f/versions/3", "there is no A/files/f/versions/3;"),
     ] {

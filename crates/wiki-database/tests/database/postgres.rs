@@ -11,7 +11,7 @@ use tokio_postgres::NoTls;
 
 use crate::contract::targets;
 use crate::postgres_server::{Secured, Server};
-use crate::write::{attach, delete, name, only, save, save_fields};
+use crate::write::{attach, delete, detach, name, only, save, save_fields};
 
 fn shared() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
@@ -153,10 +153,13 @@ async fn no_row_has_what_was_erased() {
         signed,
         save_fields("A", json!({"a": "secret"})),
         save("A", "new"),
-        save("B", "secret"),
-        attach("B", "f", b"secret"),
-        attach("B", "f", b"new"),
-        delete("B"),
+        Write { author: Some("secret".into()), ..save("A", "newer") },
+        attach("A", "secret file", b"new"),
+        detach("A", "secret file"),
+        save("secret B", "secret"),
+        attach("secret B", "f", b"secret"),
+        attach("secret B", "f", b"new"),
+        delete("secret B"),
     ] {
         database.write(write).await.unwrap();
     }
@@ -174,7 +177,9 @@ async fn no_row_has_what_was_erased() {
         count
     };
     assert!(rows_with_it().await >= 4);
-    database.erase(&targets(&["A/revisions/1", "A/revisions/2", "B"]), 1).await.unwrap();
+    let what = ["A/revisions/1", "A/revisions/2", "A/files/secret file", "secret B"];
+    database.erase(&targets(&what), 1).await.unwrap();
+    assert_eq!(database.erase_author("secret").await.unwrap(), 1);
     assert_eq!(rows_with_it().await, 0);
 }
 

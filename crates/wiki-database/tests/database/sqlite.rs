@@ -356,7 +356,12 @@ fn is_in_files(fixture: &Fixture, text: &str) -> bool {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_of_what_was_erased_remains_in_the_files_of_a_running_wiki() {
-    const SECRETS: [&str; 8] = [
+    // The index of titles has the parts of names, of which the first is the character itself.
+    const SECRETS: [&str; 12] = [
+        "鑫",
+        "namesecret",
+        "filesecret",
+        "personsecret",
         "textsecret",
         "longsecret",
         "fieldsecret",
@@ -376,8 +381,10 @@ async fn nothing_of_what_was_erased_remains_in_the_files_of_a_running_wiki() {
         save_fields("A", json!({"a": "fieldsecret"})),
         attach("A", "f", b"bytesecret"),
         detach("A", "f"),
-        save("B", "gonesecret"),
-        delete("B"),
+        Write { author: Some("personsecret".into()), ..attach("A", "filesecret", b"1") },
+        detach("A", "filesecret"),
+        save("鑫 namesecret", "gonesecret"),
+        delete("鑫 namesecret"),
         save("A", "lastsecret"),
     ] {
         // The end of a wiki indexes what it wrote: each text is in a segment of its own.
@@ -390,17 +397,30 @@ async fn nothing_of_what_was_erased_remains_in_the_files_of_a_running_wiki() {
     }
     let version = database.file_history(&name("A"), &name("f"), None, 1).await.unwrap()[0].sequence;
     let version = format!("A/files/f/versions/{version}");
-    let what = ["A/revisions/1", "A/revisions/2", "A/revisions/3", "A/revisions/4", "A/revisions/5", &version, "B"];
+    let what = [
+        "A/revisions/1",
+        "A/revisions/2",
+        "A/revisions/3",
+        "A/revisions/4",
+        "A/revisions/5",
+        &version,
+        "A/files/filesecret",
+        "鑫 namesecret",
+    ];
     let upkeep = open_for_upkeep_of_existing(fixture.path().to_str().unwrap()).await.unwrap();
     assert_eq!(upkeep.erase(&targets(&what), 1).await.unwrap(), []);
+    assert_eq!(upkeep.erase_author("personsecret").await.unwrap(), 0, "it went with the file");
+    database.write(Write { author: Some("personsecret".into()), ..attach("A", "g", b"1") }).await.unwrap();
+    assert!(is_in_files(&fixture, "personsecret"));
+    assert_eq!(upkeep.erase_author("personsecret").await.unwrap(), 1);
     for secret in SECRETS {
         assert!(!is_in_files(&fixture, secret), "{secret}");
         assert_eq!(found(&*database, secret).await, [""; 0]);
     }
     // The wiki goes on.
     assert_eq!(found(&*database, "castle").await, ["A"]);
-    assert_eq!(database.write(save("B", "castle")).await.unwrap().revision, 3);
-    assert_eq!(found(&*database, "castle").await, ["A", "B"]);
+    assert_eq!(database.write(save("鑫 namesecret", "castle")).await.unwrap().revision, 3);
+    assert_eq!(found(&*database, "castle").await, ["A", "鑫 namesecret"]);
     assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
 }
 

@@ -128,16 +128,28 @@ pub(crate) fn history(frame: &Frame<'_>, name: &Name, changes: &[Change], is_fir
 /// Limit of the displayed lines of a comparison: each takes some 200 bytes of HTML.
 const DIFF_LINES_MAX: usize = 10_000;
 
+/// Two compared revisions.
+pub(crate) struct Compared {
+    /// `None` if all revisions before `to` were erased; 0 if there is none.
+    pub(crate) from: Option<u64>,
+    pub(crate) to: u64,
+    /// The next revision that was not erased.
+    pub(crate) next: Option<u64>,
+    /// Whether `to` is the current revision.
+    pub(crate) is_current: bool,
+    pub(crate) by_words: bool,
+}
+
 pub(crate) fn difference(
     frame: &Frame<'_>,
     name: &Name,
-    (from, to, newest): (u64, u64, u64),
-    by_words: bool,
+    &Compared { from, to, next, is_current, by_words }: &Compared,
     groups: &[Vec<DiffLine>],
 ) -> String {
-    let path = |range: &str, by_words: bool| {
+    let path = |from: Option<u64>, to: u64, by_words: bool| {
+        let from = from.map(|from| format!("from={from}&")).unwrap_or_default();
         let by = if by_words { "" } else { "&by=lines" };
-        format!("{}?{range}{by}", paths::page_part(name, "diff"))
+        format!("{}?{from}to={to}{by}", paths::page_part(name, "diff"))
     };
     let old_and_new = |number: u64| {
         html! {
@@ -156,13 +168,14 @@ pub(crate) fn difference(
     let main = html! {
         (heading(frame, name, "changes", Tab::History))
         p {
-            "From " (old_and_new(from)) " to " (old_and_new(to)) "."
-            @if to == newest { " This is the current text." }
+            "From " (old_and_new(from.unwrap_or(0))) " to " (old_and_new(to)) "."
+            @if is_current { " This is the current text." }
         }
+        @if from.is_none() { p.notice { "What preceded this revision was erased, so its whole text is shown as new." } }
         p.actions {
-            @if from > 0 { a href=(path(&format!("to={from}"), by_words)) { "← Earlier change" } }
-            @if to < newest { a href=(path(&format!("from={to}&to={}", to + 1), by_words)) { "Later change →" } }
-            a href=(path(&format!("from={from}&to={to}"), !by_words)) { @if by_words { "Mark whole lines" } @else { "Mark words" } }
+            @if let Some(from) = from.filter(|from| *from > 0) { a href=(path(None, from, by_words)) { "← Earlier change" } }
+            @if let Some(next) = next { a href=(path(Some(to), next, by_words)) { "Later change →" } }
+            a href=(path(from, to, !by_words)) { @if by_words { "Mark whole lines" } @else { "Mark words" } }
         }
         @if groups.is_empty() {
             p.notice { "The texts are the same." }

@@ -20,8 +20,8 @@ use breme_wiki_database::page::{Content, Page};
 pub(crate) use edit_forms::{conflict, delete, delete_file, edit, new_page, rename};
 pub(crate) use frame::{Frame, greet};
 pub(crate) use lists::{
-    Search, all_pages, author, backlinks, changes_json, difference, file_history, files, history, is_erased, kind,
-    recent, search,
+    Compared, Search, all_pages, author, backlinks, changes_json, difference, file_history, files, history, is_erased,
+    kind, recent, search,
 };
 pub(crate) use pages::{missing, page, revision};
 

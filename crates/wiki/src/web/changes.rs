@@ -17,7 +17,7 @@ use serde_json::json;
 use super::addresses::{PageRequest, name, require_visible, see_other};
 use super::guard::require_writer;
 use super::negotiation::names_html;
-use super::pages::{existing, missing_links};
+use super::pages::{existing, existing_revision, missing_links};
 use super::problem::Problem;
 use super::state::{HandlerResult, SHORT_BYTES, Wiki, WikiState};
 use super::submission::{
@@ -513,9 +513,8 @@ pub(crate) async fn revert(PageRequest { wiki, visitor, name, headers, .. }: Pag
         .get("revision")
         .and_then(|text| text.parse().ok())
         .ok_or_else(|| Problem::bad_request("The field `revision` is missing or not a number."))?;
-    let revision = wiki.database.revision(&name, number).await?.and_then(|revision| revision.content);
-    let content: Content = revision
-        .ok_or_else(|| Problem::not_found(format!("Revision {number} of {name} does not exist or has no text.")))?;
+    let no_text = || Problem::not_found(format!("Revision {number} of {name} is a deletion and has no text."));
+    let content: Content = existing_revision(&wiki, &name, number).await?.content.ok_or_else(no_text)?;
     let links = links(&content.text).await?;
     let comment = format!("Revert to revision {number}");
     let write = wiki.write_of(

@@ -7,7 +7,7 @@ use axum::response::Response;
 use breme_http::media_type;
 use breme_wiki_database::keys;
 use breme_wiki_database::name::Name;
-use breme_wiki_database::page::{Change, Content, Found, Page, Revision};
+use breme_wiki_database::page::{Content, Found, Page, Revision};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
@@ -337,7 +337,7 @@ pub(crate) async fn revision(
 }
 
 /// A revision that was not erased.
-async fn existing_revision(wiki: &Wiki, name: &Name, number: u64) -> Result<Revision, Problem> {
+pub(super) async fn existing_revision(wiki: &Wiki, name: &Name, number: u64) -> Result<Revision, Problem> {
     let none = || Problem::not_found(format!("There is no revision {number} of {name}."));
     let revision = wiki.database.revision(name, number).await?.ok_or_else(none)?;
     match revision.change.erased {
@@ -355,26 +355,49 @@ pub(crate) async fn difference(PageRequest { wiki, visitor, name, uri, headers }
     let newest = wiki.database.history(&name, None, 1).await?.first().map_or(0, |change| change.revision);
     let to = number(parameters.get("to"), "to")?.unwrap_or(newest);
     let from = match number(parameters.get("from"), "from")? {
-        Some(from) => from,
-        // The first revision of a redirect is not 1.
-        None => preceding(&wiki.database.history(&name, Some((to, 0)), LINES).await?),
+        Some(from) => Some(from),
+        None => preceding(&wiki, &name, to).await?,
     };
     let by_words = parameters.get("by").is_none_or(|by| by != "lines");
-    let (old, new) = (content_of(&wiki, &name, from).await?, content_of(&wiki, &name, to).await?);
+    let (old, new) = (content_of(&wiki, &name, from.unwrap_or(0)).await?, content_of(&wiki, &name, to).await?);
     let (old, new) =
         (old.map(|c| to_markdown(&c)).unwrap_or_default(), new.map(|c| to_markdown(&c)).unwrap_or_default());
     let groups = wiki.work(move || diff(&old, &new, by_words)).await?;
-    let html = views::difference(&wiki.frame(&visitor), &name, (from, to, newest), by_words, &groups);
+    let next = following(&wiki, &name, to, newest).await?;
+    let compared = views::Compared { from, to, next, is_current: to == newest, by_words };
+    let html = views::difference(&wiki.frame(&visitor), &name, &compared, &groups);
     Ok(wiki.show(&headers, &visitor, html, vec![keys::page(&name), keys::TEMPLATES.to_owned()]))
 }
 
-/// The newest revision in a history that was not erased, or else the newest; 0 without any.
-fn preceding(history: &[Change]) -> u64 {
-    let kept = history.iter().find(|change| change.file.is_none() && change.erased.is_none());
-    kept.or(history.first()).map_or(0, |change| change.revision)
+/// The newest revision before `to` that was not erased; `None` if they were, 0 if there is none. The first revision of
+/// a redirect is not 1.
+async fn preceding(wiki: &Wiki, name: &Name, to: u64) -> Result<Option<u64>, Problem> {
+    let history = wiki.database.history(name, Some((to, 0)), LINES).await?;
+    if let Some(kept) = history.iter().find(|change| change.file.is_none() && change.erased.is_none()) {
+        return Ok(Some(kept.revision));
+    }
+    let Some(last) = history.first() else { return Ok(Some(0)) };
+    // All of these changes may be to files.
+    Ok(is_kept(wiki, name, last.revision).await?.then_some(last.revision))
 }
 
-/// The contents of a revision; none before the first one, and for a deletion.
+/// The first revision after `number`, up to `newest`, that was not erased; none if more than [`LINES`] were.
+async fn following(wiki: &Wiki, name: &Name, number: u64, newest: u64) -> Result<Option<u64>, Problem> {
+    for next in (number..newest).map(|number| number + 1).take(LINES) {
+        if is_kept(wiki, name, next).await? {
+            return Ok(Some(next));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a revision exists and was not erased.
+async fn is_kept(wiki: &Wiki, name: &Name, number: u64) -> Result<bool, Problem> {
+    let revision = wiki.database.revision(name, number).await?;
+    Ok(revision.is_some_and(|revision| revision.change.erased.is_none()))
+}
+
+/// The contents of a revision; none of a deletion, and of revision 0, before the first one.
 async fn content_of(wiki: &Wiki, name: &Name, revision: u64) -> Result<Option<Content>, Problem> {
     if revision == 0 {
         return Ok(None);

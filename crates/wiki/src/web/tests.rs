@@ -585,10 +585,47 @@ async fn an_erased_revision_is_gone() {
     let feed = site.get("/recent.atom", &[]).await.text;
     assert!(!feed.contains("secret") && feed.matches("<name>anonymous</name>").count() == 2, "{feed}");
     assert!(feed.contains("<title>A (erased)</title>"), "{feed}");
-    assert_eq!(site.form("/wiki/A/revert", &[], &[("revision", "2")]).await.status, 404);
+    let refused = site.form("/wiki/A/revert", &[], &[("revision", "2")]).await;
+    assert!(refused.status == 410 && refused.text.contains("Revision 2 of A was erased on 2026-11-22"));
     // An edit that began with it is merged without it.
     let conflict = site.send("PUT", "/wiki/A", &[(IF_MATCH, "\"r2-j\"")], "four\n").await;
     assert!(conflict.status == 412 && !conflict.text.contains("secret"), "{}", conflict.text);
+}
+
+#[tokio::test]
+async fn a_revision_after_erased_ones_is_compared_with_nothing() {
+    let site = Site::new(Settings::default()).await;
+    for text in ["one\n", "two\n", "three\n", "four\n"] {
+        site.write("A", text).await;
+    }
+    let later = site.get("/wiki/A/diff?to=1", &[HTML]).await.text;
+    assert!(
+        later.contains("From nothing") && !later.contains("erased") && later.contains("?from=1&amp;to=2"),
+        "{later}"
+    );
+    let erase = ["A/revisions/1", "A/revisions/2"].map(|target| target.parse().unwrap());
+    site.database.erase(&erase, 1_795_382_045_999).await.unwrap();
+    for path in ["/wiki/A/diff?to=3", "/wiki/A/diff?to=3&by=lines"] {
+        let diff = site.get(path, &[HTML]).await;
+        assert!(diff.status == 200 && diff.text.contains("What preceded this revision was erased"), "{path}");
+        assert!(diff.text.contains("three") && diff.text.contains("From nothing"), "{path}");
+        // Its links lead to what remains.
+        assert!(diff.text.contains("?from=3&amp;to=4") && !diff.text.contains("Earlier change"), "{}", diff.text);
+    }
+    assert!(site.get("/recent", &[HTML]).await.text.contains("/wiki/A/diff?to=3"));
+    site.database.erase(&["A/revisions/3".parse().unwrap()], 1_795_382_045_999).await.unwrap();
+    assert_eq!(site.get("/wiki/A/diff?to=3", &[HTML]).await.status, 410);
+    // A page that is written again after it was erased.
+    site.send("DELETE", "/wiki/A", &[], "").await;
+    site.database.erase(&["A".parse().unwrap()], 1_795_382_045_999).await.unwrap();
+    site.write("A", "again\n").await;
+    let diff = site.get("/wiki/A/diff?to=6", &[HTML]).await;
+    assert!(diff.status == 200 && diff.text.contains("What preceded this revision was erased"), "{}", diff.text);
+    // The next one that remains.
+    site.write("A", "seven\n").await;
+    site.write("A", "eight\n").await;
+    site.database.erase(&["A/revisions/7".parse().unwrap()], 1_795_382_045_999).await.unwrap();
+    assert!(site.get("/wiki/A/diff?to=6", &[HTML]).await.text.contains("?from=6&amp;to=8"));
 }
 
 #[tokio::test]
