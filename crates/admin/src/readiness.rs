@@ -12,12 +12,24 @@ pub struct Readiness {
 
 #[derive(Debug, Default)]
 struct ReadinessState {
+    /// It does not listen for clients yet.
+    is_starting: bool,
     is_draining: bool,
     /// A missing dependency, such as its database.
     lack: Option<String>,
 }
 
 impl Readiness {
+    /// That of a server that does not listen for clients until [`set_started`](Self::set_started).
+    #[must_use]
+    pub fn starting() -> Self {
+        Self { state: Arc::new(Mutex::new(ReadinessState { is_starting: true, ..ReadinessState::default() })) }
+    }
+
+    pub fn set_started(&self) {
+        self.state.lock().is_starting = false;
+    }
+
     /// Stops accepting new work.
     pub fn drain(&self) {
         self.state.lock().is_draining = true;
@@ -31,6 +43,10 @@ impl Readiness {
     /// Why the server accepts no requests, if so.
     pub(super) fn refusal(&self) -> Option<String> {
         let state = self.state.lock();
-        if state.is_draining { Some("draining".to_owned()) } else { state.lack.clone() }
+        match (state.is_draining, state.is_starting) {
+            (true, _) => Some("draining".to_owned()),
+            (false, true) => Some("starting".to_owned()),
+            (false, false) => state.lack.clone(),
+        }
     }
 }

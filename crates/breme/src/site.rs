@@ -120,7 +120,7 @@ fn visitors(args: &SiteArgs) -> Result<Option<Visitors>, Failure> {
         None => [random_bits()?.to_ne_bytes(), random_bits()?.to_ne_bytes()].concat(),
     };
     let random = || random_bits().ok();
-    Visitors::new(&key, args.visitors_max, Box::new(random)).map(Some).map_err(Failure::usage)
+    Visitors::new(&key, args.max_visitors, Box::new(random)).map(Some).map_err(Failure::usage)
 }
 
 /// The configured number of connections per shard, or else as many as the limit of descriptors permits.

@@ -7,8 +7,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 type Tip = (&'static str, &'static str);
 
 const LOAD_TIPS: &[Tip] = &[
-    ("-r", "to follow redirects: -L, and --redirects-max N"),
-    ("--redirect", "to follow redirects: -L, and --redirects-max N"),
+    ("-r", "to follow redirects: -L, and --max-redirects N"),
+    ("--redirect", "to follow redirects: -L, and --max-redirects N"),
     ("--disable-redirects", "redirects are followed only with -L"),
     ("-s", "to perform several steps: --scenario FILE; Lua is not supported"),
     ("--script", "to perform several steps: --scenario FILE; Lua is not supported"),

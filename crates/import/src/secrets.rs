@@ -33,6 +33,13 @@ const SECRET_NAMES: [&str; 12] =
 /// Placeholders with another meaning.
 const RESERVED: [&str; 6] = ["page_version", "random", "seq", "session", "uniform", "zipf"];
 
+/// `%` in a percent-encoded text, after its own percent sign.
+const ESCAPED_PERCENT: &str = "25";
+/// The codes of `&` and `#`, which end a value in a query.
+const PAIR_ENDS: [&str; 2] = ["26", "23"];
+/// Those of `/`, `;`, `?` and `#`, which end a parameter of a path.
+const PATH_PARAMETER_ENDS: [&str; 4] = ["2F", "3B", "3F", "23"];
+
 /// Characters of the name of a secret in JSON, with those of the maps around it.
 const JSON_NAME_MAX: usize = 100;
 
@@ -44,6 +51,14 @@ static TOKEN: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r#""(?s:[^"\\]|\\.)*(?:"|\\?\z)|-?\d[\d.eE+-]*|[\[\]{}:,]"#).ok());
 /// A name and a password before the host of a URL.
 static USER_INFO: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r#"([A-Za-z]://)[^/?#\s@"\\]*@"#).ok());
+/// The beginning of a pair in a URL that is a value of another one: its separators and the signs of its name are
+/// percent-encoded once, or more often.
+static NESTED_PAIR: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"(?i)%(?:25)*(3F|26|23|3B)((?:[^%&=?]|%25){1,100}?)%((?:25)*)3D").ok());
+/// A name and a password before the host of such a URL.
+static NESTED_USER_INFO: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"(?i)(%(?:25)*3A(?:%(?:25)*2F){2})(?:[^%/?#&\s@]|%(?:25)*3A|%25[0-9A-F]{2}){0,100}%(?:25)*40").ok()
+});
 /// The name of a part, in its Content-Disposition (RFC 7578, 4.2).
 static PART_NAME: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r#"(?i)^content-disposition:.*?[;\s]name="?([^";]+)"#).ok());
@@ -114,7 +129,30 @@ impl Secrets {
             }
             position += part.len() + 1;
         }
-        pair.to_owned()
+        self.remove_from_nested(pair)
+    }
+
+    /// A pair whose value may be a percent-encoded URL.
+    fn remove_from_nested(&mut self, pair: &str) -> String {
+        let (Some(pattern), Some(user_info)) = (NESTED_PAIR.as_ref(), NESTED_USER_INFO.as_ref()) else {
+            return pair.to_owned();
+        };
+        let pair = user_info.replace_all(pair, "$1");
+        let (mut out, mut end) = (String::with_capacity(pair.len()), 0);
+        while let Some(found) = pattern.captures_at(&pair, end) {
+            let (depth, value_at) = (found[3].len() / ESCAPED_PERCENT.len(), found.get_match().end());
+            let name = found[2].replace(&format!("%{}", ESCAPED_PERCENT.repeat(depth + 1)), "%");
+            out += &pair[end..value_at];
+            end = value_at;
+            if is_secret(&name) {
+                let ends = if found[1].eq_ignore_ascii_case("3B") { &PATH_PARAMETER_ENDS[..] } else { &PAIR_ENDS };
+                end += nested_length(&pair[value_at..], depth, ends);
+            }
+            if end > value_at {
+                out += &self.variable(&name);
+            }
+        }
+        out + &pair[end..]
     }
 
     /// Texts and numbers with a secret name, or within lists and maps with one; also in JSON that is a text in JSON.
@@ -221,6 +259,18 @@ fn without_user_info(text: &str) -> Cow<'_, str> {
     USER_INFO.as_ref().map_or(Cow::Borrowed(text), |pattern| pattern.replace_all(text, "$1"))
 }
 
+/// The length of a value in a URL whose percent signs are encoded `depth` times.
+fn nested_length(text: &str, depth: usize, ends: &[&str]) -> usize {
+    let is_end = |at: usize| {
+        let mut code = &text[at + 1..];
+        for _ in 0..depth {
+            code = code.strip_prefix(ESCAPED_PERCENT).unwrap_or(code);
+        }
+        ends.iter().any(|end| code.get(..end.len()).is_some_and(|code| code.eq_ignore_ascii_case(end)))
+    };
+    text.match_indices('%').find(|(at, _)| is_end(*at)).map_or(text.len(), |(at, _)| at)
+}
+
 /// Whether the placeholder of this name has another meaning.
 pub(super) fn is_reserved(name: &str) -> bool {
     RESERVED.contains(&name)
@@ -318,6 +368,34 @@ mod tests {
     }
 
     #[test]
+    fn percent_encoded_urls_in_values_are_searched() {
+        for (target, expected) in [
+            ("/a?next=https%3A%2F%2Fa%2F%3Ftoken%3Dabc", "/a?next=https%3A%2F%2Fa%2F%3Ftoken%3D{token}"),
+            (
+                "/a?to=%2Fb%3fq%3d1%26Code%3dx%2fy%2526z%26r%3D2%23at%3D1&q=1",
+                "/a?to=%2Fb%3fq%3d1%26Code%3d{code}%26r%3D2%23at%3D1&q=1",
+            ),
+            ("/a?to=%2Fb%3Bjsessionid%3DA%2Fc%3Fq%3D1", "/a?to=%2Fb%3Bjsessionid%3D{jsessionid}%2Fc%3Fq%3D1"),
+            ("/a?to=%2Fb%23access_token%3DA%26expires%3D1", "/a?to=%2Fb%23access_token%3D{access_token}%26expires%3D1"),
+            (
+                "/a?to=%2Fb%3Fto%3D%252Fc%253Fsid%253DA%2526q%253D1%26pin%3D2",
+                "/a?to=%2Fb%3Fto%3D%252Fc%253Fsid%253D{sid}%2526q%253D1%26pin%3D{pin}",
+            ),
+            ("/a?to=%2Fb%3Flogin%255Bpass%255D%3DA", "/a?to=%2Fb%3Flogin%255Bpass%255D%3D{login_5bpass_5d}"),
+            ("/a?to=http%3A%2F%2Fu%3Ap%40h%2Fb%40c", "/a?to=http%3A%2F%2Fh%2Fb%40c"),
+        ] {
+            assert_eq!(Secrets::default().remove_from_target(target), expected);
+            let (_, form) = target.split_once('?').unwrap();
+            assert_eq!(of_body(form, ""), expected.split_once('?').unwrap().1);
+        }
+        for other in
+            ["/a?to=%2Fb%3Ftoken%3D%26q%3D1", "/a?q=a%26b%3D1", "/a?mail=me%40x.org&to=http%3A%2F%2Fh", "/a?x=%"]
+        {
+            assert_eq!(Secrets::default().remove_from_target(other), other);
+        }
+    }
+
+    #[test]
     fn addresses_beside_urls_remain() {
         let pairs = "next=http://example.com&mail=me@x.org&url=http://u:p@h&at=a@b";
         let expected = "next=http://example.com&mail=me@x.org&url=http://h&at=a@b";
@@ -368,6 +446,10 @@ mod tests {
             format!(r#"{{"token": {}"#, "[".repeat(COUNT)),
         ] {
             assert_eq!(of_body(&body, "application/json"), body);
+        }
+        for part in ["%3Fa%3D", "%253F", "%253A%252F%252F", "%3B%25", "%3Fpin%3D%26"] {
+            let target = format!("/a?b={}", part.repeat(COUNT));
+            assert_eq!(Secrets::default().remove_from_target(&target), target, "{part}");
         }
         let path = "/a".to_owned() + &";".repeat(COUNT);
         assert_eq!(Secrets::default().remove_from_target(&path), path);

@@ -172,7 +172,7 @@ pub struct LoadArgs {
 
     /// Maximum number of requests in flight [default: connections × pipeline depth]
     #[arg(long, value_name = "N", value_parser = units::count, help_heading = "Open loop")]
-    in_flight_max: Option<u64>,
+    max_in_flight: Option<u64>,
 
     /// Maximum number of due requests waiting for a connection; more are dropped and counted as errors
     #[arg(
@@ -182,7 +182,7 @@ pub struct LoadArgs {
         value_parser = units::count,
         help_heading = "Open loop"
     )]
-    waiting_max: u64,
+    max_waiting: u64,
 
     /// Shed a request that is overdue by more than this: it is not sent, and counts as an error [default: none]
     #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = "Open loop")]
@@ -239,7 +239,7 @@ pub struct LoadArgs {
         requires = "follow_redirects",
         help_heading = "Request"
     )]
-    redirects_max: u32,
+    max_redirects: u32,
 
     /// File of the request body, as for oha and hey
     #[arg(short = 'D', value_name = "FILE", hide = true, conflicts_with = "body")]
@@ -340,7 +340,7 @@ pub struct LoadArgs {
     #[arg(long, conflicts_with = "format", help_heading = "Output")]
     pub(super) json: bool,
 
-    /// Write the result to FILE; its ending selects the format: .html (page), .json, .csv (intervals), .steps.csv
+    /// Write the result to FILE; its extension selects the format: .html (page), .json, .csv (intervals), .steps.csv
     /// (scenario steps), .hlog (HdrHistogram log), .hgrm (percentiles), .jtl (JMeter), .bench.txt (benchstat);
     /// repeatable
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]

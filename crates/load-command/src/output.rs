@@ -201,7 +201,7 @@ fn format_of(path: &Path) -> Result<FileFormat, Failure> {
         Some("hlog") => Ok(FileFormat::Log),
         Some("jtl") => Ok(FileFormat::Jtl),
         Some("hgrm") => Ok(FileFormat::Quantiles),
-        _ => Err(Failure::usage(format!("--output {}: the ending must be {ENDINGS}", path.display()))),
+        _ => Err(Failure::usage(format!("--output {}: the extension must be {ENDINGS}", path.display()))),
     }
 }
 

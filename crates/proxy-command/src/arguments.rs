@@ -100,8 +100,8 @@ pub struct ProxyArgs {
     /// Bodies of the proxy's own error responses: a folder of files named by status or class (503.html, 4xx.html,
     /// 5xx.html), or one file for all
     ///
-    /// Each file has at most 256 KiB. Its ending determines the Content-Type. SIGHUP reads the files again. Without a
-    /// page the body is one sentence of plain text.
+    /// Each file has at most 256 KiB. Its extension determines the Content-Type. SIGHUP reads the files again. Without
+    /// a page the body is one sentence of plain text.
     #[arg(long, value_name = "PATH", help_heading = ERRORS)]
     pub(super) error_pages: Option<PathBuf>,
 
@@ -147,22 +147,22 @@ pub struct ProxyArgs {
     pub(super) access_log: Option<PathBuf>,
 
     /// Format of the access log
-    #[arg(long, value_name = "FORM", default_value = "combined", value_enum, help_heading = "Access log")]
+    #[arg(long, value_name = "FORMAT", default_value = "combined", value_enum, help_heading = "Access log")]
     pub(super) log_format: LogFormat,
 
     #[command(flatten)]
     pub(super) tls: TlsFlags,
 
-    /// Time limit for connecting to an upstream, including the TLS handshake; past it another upstream is tried, then
-    /// 504
+    /// Time limit for connecting to an upstream, including the TLS handshake; when it expires, another upstream is
+    /// tried, then 504
     #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "10s", value_parser = units::duration, help_heading = TIMEOUTS)]
     connect_timeout: Duration,
 
-    /// Time limit from the end of a request to the end of the response head; past it 504
+    /// Time limit from the end of a request to the end of the response head; when it expires, 504
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::duration, help_heading = TIMEOUTS)]
     response_timeout: Duration,
 
-    /// Longest pause of an upstream while it sends a response or reads a request; past it the exchange is aborted
+    /// Longest pause of an upstream while it sends a response or reads a request; after that the exchange is aborted
     #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "60s", value_parser = units::duration, help_heading = TIMEOUTS)]
     between_bytes_timeout: Duration,
 
@@ -181,12 +181,13 @@ pub struct ProxyArgs {
     #[arg(long, value_name = "SIZE", value_parser = units::bytes, help_heading = "Limits")]
     max_body: Option<u64>,
 
-    /// Concurrent connections per client (IPv4 address or IPv6 /64 network; all clients of Unix sockets are one); more
-    /// are closed at once; 0 = unlimited
+    /// Maximum number of concurrent connections per client (IPv4 address or IPv6 /64 network; all clients of Unix
+    /// sockets count as one); further ones are closed at once; 0 = unlimited
     #[arg(long, value_name = "N", value_parser = whole::<u32>, default_value = "0", help_heading = "Limits")]
     client_connections: u32,
 
-    /// Requests per second per client; more get 429; clients behind a --trusted proxy count one by one; 0 = unlimited
+    /// Maximum rate of requests per client, per second; more get 429; clients behind a --trusted proxy are counted
+    /// separately; 0 = unlimited
     #[arg(long, value_name = "N", value_parser = whole::<u32>, default_value = "0", help_heading = "Limits")]
     client_rate: u32,
 
@@ -194,7 +195,7 @@ pub struct ProxyArgs {
     #[arg(long, hide_short_help = true, value_name = "N", value_parser = whole::<u32>, help_heading = "Limits")]
     client_burst: Option<u32>,
 
-    /// Buffered bytes per exchange and direction; past them the faster side is paused
+    /// Maximum number of bytes buffered per exchange and direction; beyond that the faster side is paused
     #[arg(long, hide_short_help = true, value_name = "SIZE", default_value = "64KiB", value_parser = units::memory, help_heading = "Limits")]
     relay_memory: usize,
 }
@@ -327,7 +328,7 @@ mod tests {
         let of = |limits: &Limits| (limits.head_bytes_max, limits.field_count_max, limits.content_bytes_max);
         let mut settings = Settings::new(Mode::Reverse { host: HostRule::Keep });
         assert_eq!(of(&args("").upstreams.limits()), of(&settings.upstream_limits));
-        let wide = args(" --max-response-head 1000000 --max-response-fields 7");
+        let wide = args(" --max-response-head 1000000 --max-response-headers 7");
         assert_eq!(of(&wide.upstreams.limits()), (1_000_000, 7, u64::MAX));
         assert!(wide.driver_settings().receive_bytes_max >= 2_000_000);
         wide.set_head_limits(&mut settings);

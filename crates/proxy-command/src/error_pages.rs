@@ -37,7 +37,7 @@ pub fn read(path: Option<&Path>) -> Result<ErrorPages, Failure> {
 }
 
 /// The files of a folder that are not hidden, by name.
-fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+pub fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

@@ -7,6 +7,7 @@
 //! | `setup` | creates a proxy and its parts from the flags |
 //! | `upstream`, `upstreams` | an upstream in a flag; all of them while the proxy runs |
 //! | `reload` | what SIGHUP reads again |
+//! | `file_check` | files that would block a reload |
 //! | `error_pages` | bodies of error responses, from files |
 //! | `secrets` | keys and seeds, generated at the start |
 //! | `upstream_tls` | TLS toward upstreams |
@@ -25,6 +26,7 @@ mod arguments;
 #[cfg(test)]
 mod configuration_file;
 mod error_pages;
+mod file_check;
 mod metrics;
 mod name_resolver;
 mod reload;
@@ -49,6 +51,7 @@ use breme_command::server::{
 };
 use breme_driver::{Clock, DriverSettings, check, start};
 use clap::ArgMatches;
+use file_check::FileCheck;
 use metrics::ProxyMetrics;
 use reload::{Files, Reloader};
 use setup::{Parts, Setup, list_failure};
@@ -119,6 +122,7 @@ fn serve(args: ProxyArgs, matches: ArgMatches) -> Result<(), Failure> {
             token: parts.token.clone(),
         },
         log: lines.clone(),
+        file_check: FileCheck::default(),
         status: maintenance.reloads.clone(),
     };
     let rotated = lines.clone();

@@ -1,7 +1,8 @@
 //! Reloads on SIGHUP, without closing connections: the configuration file, the certificates of both sides, the token;
 //! the access log is reopened.
 //!
-//! An invalid file changes nothing. Changed settings that need a restart are logged by name.
+//! An invalid file changes nothing. Changed settings that need a restart are logged by name. A reload has a thread of
+//! its own; files that would block it are refused before they are used.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use clap::ArgMatches;
 
 use super::access_log::Log;
 use super::arguments::{ProxyArgs, command, in_force, is_one_of};
+use super::file_check::FileCheck;
 use super::secrets::Secrets;
 use super::setup::{cache_failure, list_failure, settings_failure};
 use super::upstream_tls::Clients;
@@ -46,7 +48,7 @@ const RESTART_ONLY: [&str; 25] = [
     "send-timeout",
     "drain-",
     "max-connections",
-    "cache-key-field",
+    "cache-key-header",
     "max-head",
     "max-response-head",
     "relay-memory",
@@ -69,6 +71,7 @@ pub struct Reloader {
     pub upstreams: Option<Upstreams>,
     pub cache: Option<Arc<Cache>>,
     pub files: Files,
+    pub file_check: FileCheck,
     pub log: Option<Arc<Log>>,
     pub status: ReloadStatus,
 }
@@ -85,10 +88,20 @@ pub struct Files {
 impl Files {
     /// Reads each file on its own: an invalid one is logged, and its previous content stays in use. Returns whether all
     /// were valid.
-    fn reload(&self) -> bool {
-        let is_certificate_good = self.certificate.as_ref().is_none_or(Certificate::reload);
-        let upstreams = &self.args.upstreams;
-        let are_clients_good = match self.clients.reload(upstreams) {
+    fn reload(&self, check: &mut FileCheck) -> bool {
+        let ProxyArgs { tls, upstreams, admin_token_file, .. } = &self.args;
+        let is_certificate_good = self.certificate.as_ref().is_none_or(|certificate| {
+            match check.check(tls.tls_cert.iter().chain(&tls.tls_key)) {
+                Ok(()) => certificate.reload(),
+                Err(problem) => {
+                    breme_base::error_line!("breme proxy: {problem}; keeping the old certificate");
+                    false
+                }
+            }
+        });
+        let client_files = upstreams.upstream_ca.iter().chain(&upstreams.upstream_cert).chain(&upstreams.upstream_key);
+        let checked = check.check(client_files).map_err(Failure::usage);
+        let are_clients_good = match checked.and_then(|()| self.clients.reload(upstreams)) {
             Ok(()) if upstreams.has_tls_files() => {
                 breme_base::error_line!("breme proxy: reloaded the certificates for upstreams");
                 true
@@ -99,8 +112,11 @@ impl Files {
                 false
             }
         };
-        let token = self.args.admin_token_file.as_deref();
-        let is_token_good = match token.map_or(Ok(false), |path| self.token.reload("--admin-token-file", path)) {
+        let reload_token = |path| {
+            check.check([path])?;
+            self.token.reload("--admin-token-file", path)
+        };
+        let is_token_good = match admin_token_file.as_ref().map_or(Ok(false), reload_token) {
             Ok(true) => {
                 breme_base::error_line!("breme proxy: reloaded the admin token");
                 true
@@ -119,7 +135,7 @@ impl Reloader {
     /// Reads everything again, and logs the result.
     pub fn reload(&mut self) {
         self.log.iter().for_each(|log| log.reopen());
-        let are_files_good = self.files.reload();
+        let are_files_good = self.files.reload(&mut self.file_check);
         let reloaded = if self.config.is_some() {
             self.reload_settings().map(Some)
         } else {
@@ -139,10 +155,9 @@ impl Reloader {
     }
 
     /// Without a configuration file only the error pages may have changed.
-    fn reload_error_pages(&self) -> Result<(), Failure> {
-        if self.files.args.error_pages.is_none() {
-            return Ok(());
-        }
+    fn reload_error_pages(&mut self) -> Result<(), Failure> {
+        let Some(pages) = &self.files.args.error_pages else { return Ok(()) };
+        self.file_check.check([pages]).map_err(Failure::usage)?;
         let settings = self.files.args.settings(&self.secrets)?;
         self.proxy.reload(settings, self.cache.clone()).map_err(|error| settings_failure(&error))?;
         self.notify_shards();
@@ -151,7 +166,10 @@ impl Reloader {
 
     /// Applies the current command line and file.
     fn reload_settings(&mut self) -> Result<String, Failure> {
+        self.file_check.check(&self.config).map_err(Failure::usage)?;
         let (matches, args) = in_force(self.config.as_deref())?;
+        let files = args.error_pages.iter().chain(&args.balancing.affinity_key_file);
+        self.file_check.check(files).map_err(Failure::usage)?;
         let command = command();
         let cache_settings = args.cache_settings(&self.secrets);
         let is_other_cache = cache_settings.is_some() != self.cache.is_some();
@@ -225,7 +243,7 @@ mod tests {
             );
         }
         assert!(
-            needs_restart("cache-key-field")
+            needs_restart("cache-key-header")
                 && needs_restart("drain-timeout")
                 && needs_restart("admin")
                 && needs_restart("relay-memory")

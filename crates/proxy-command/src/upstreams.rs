@@ -18,6 +18,9 @@ use super::name_resolver::look_up;
 use super::upstream::{self, Location, Upstream};
 use super::upstream_tls::Clients;
 
+/// Names with their addresses.
+type LookedUp = BTreeMap<String, Result<Vec<IpAddr>, ResolveError>>;
+
 /// Interval at which changes of an upstream are reported.
 const TICK: Duration = Duration::from_millis(200);
 /// How long a new list waits for the addresses of its new names; later ones are handled as any other change.
@@ -97,15 +100,7 @@ impl Upstreams {
         sockets: UnixSockets,
     ) -> Result<Self, ListError> {
         clients.prepare(&list).map_err(ListError::Tls)?;
-        let mut known = HashMap::new();
-        for (host, found) in look_up_all(&list) {
-            match found {
-                Ok(addresses) => drop(known.insert(host, addresses)),
-                Err(error) => {
-                    breme_base::error_line!("breme proxy: warning: cannot use the upstream {host} yet: {error}");
-                }
-            }
-        }
+        let known = usable(look_up_all(&list)).into_iter().collect();
         let members = list.iter().map(|upstream| member(upstream, &known, &sockets)).collect::<Result<_, _>>()?;
         let group = Arc::new(Group::new(settings, members)?);
         let state = UpstreamsState { list, known, interval, is_stale: false, is_over: false };
@@ -210,12 +205,13 @@ impl Upstreams {
         let is_known = |host: &str| known.iter().any(|known| known == host);
         let is_new = |upstream: &&Upstream| upstream.host_name().is_some_and(|(host, _)| !is_known(host));
         let new: Vec<Upstream> = list.iter().filter(is_new).cloned().collect();
+        let names: Vec<String> = new.iter().filter_map(|new| Some(new.host_name()?.0.to_owned())).collect();
         let (sender, receiver) = std::sync::mpsc::channel();
         let looking = std::thread::Builder::new().name("new-upstreams".to_owned());
         // If it is too late, nothing receives it.
         let begun = looking.spawn(move || drop(sender.send(look_up_all(&new))));
-        let found = begun.ok().and_then(|_| receiver.recv_timeout(NEW_NAMES_PATIENCE).ok()).unwrap_or_default();
-        found.into_iter().filter_map(|(host, addresses)| Some((host, addresses.ok()?))).collect()
+        let found = begun.ok().and_then(|_| receiver.recv_timeout(NEW_NAMES_PATIENCE).ok());
+        usable(found.unwrap_or_else(|| names.into_iter().map(|host| (host, Err(ResolveError::TimedOut))).collect()))
     }
 }
 
@@ -241,7 +237,7 @@ impl SharedUpstreams {
     }
 
     /// An upstream whose name no longer resolves keeps its address: resolution fails more often than servers vanish.
-    fn learn(&self, list: &[Upstream], found: BTreeMap<String, Result<Vec<IpAddr>, ResolveError>>) {
+    fn learn(&self, list: &[Upstream], found: LookedUp) {
         for (host, addresses) in found {
             let Ok(addresses) = addresses else { continue };
             for upstream in list {
@@ -264,8 +260,21 @@ impl SharedUpstreams {
     }
 }
 
+/// The names that have addresses; the others are reported.
+fn usable(found: LookedUp) -> Vec<(String, Vec<IpAddr>)> {
+    let report = |host: &str, error: &ResolveError| {
+        breme_base::error_line!("breme proxy: warning: cannot use the upstream {host} yet: {error}");
+    };
+    let each = found.into_iter();
+    each.filter_map(|(host, found)| {
+        let addresses = found.map_err(|error| report(&host, &error)).ok()?;
+        Some((host, addresses))
+    })
+    .collect()
+}
+
 /// Resolves the names of a list.
-fn look_up_all(list: &[Upstream]) -> BTreeMap<String, Result<Vec<IpAddr>, ResolveError>> {
+fn look_up_all(list: &[Upstream]) -> LookedUp {
     let names = list.iter().filter_map(Upstream::host_name);
     names.map(|(host, _)| (host.to_owned(), look_up(host))).collect()
 }

@@ -64,12 +64,13 @@ pub struct SessionArgs {
     #[arg(long, value_name = "ENGINE", default_value = "embedded:sessions", value_parser = engine_choice)]
     pub engine: EngineChoice,
 
-    /// Folder of XML documents and XSL stylesheets for /xsl; needs xsltproc [default: there is no /xsl]
+    /// Folder of XML documents and XSL stylesheets for /xsl; needs xsltproc [default: none]
     #[arg(long, value_name = "DIR")]
     pub xsl: Option<PathBuf>,
 
     /// File with the secrets of session cookies, one per line, at least 16 bytes each: the first signs, all are
-    /// accepted; the same for all nodes [default with embedded:DIR: DIR/cookie.keys; created if it does not exist]
+    /// accepted; must be the same on all nodes [default with embedded:DIR: DIR/cookie.keys; created if it does not
+    /// exist]
     #[arg(long, value_name = "FILE")]
     pub cookie_key_file: Option<PathBuf>,
 
@@ -115,8 +116,8 @@ pub struct SessionArgs {
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::duration, help_heading = CLUSTER)]
     release_delay: Duration,
 
-    /// Lease: how long a node may serve from memory without a renewal; renewed every third of it; the same for all
-    /// nodes
+    /// Duration of a node's lease, within which it may serve from memory; renewed after a third of it; must be the same
+    /// on all nodes
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = units::duration, help_heading = CLUSTER)]
     lease: Duration,
 
@@ -151,7 +152,8 @@ pub struct SessionArgs {
     durability: DurabilityChoice,
 
     /// How a node makes sure that its memory holds the newest state: leased (assumes that the clocks of all nodes run
-    /// equally fast, to 1 %), or confirmed (each read is a write; assumes nothing); the same for all nodes
+    /// equally fast, to 1 %), or confirmed (each read is a write; assumes nothing); must be the same on
+    /// all nodes
     #[arg(long, hide_short_help = true, value_name = "HOW", default_value = "leased", help_heading = SESSIONS)]
     reads: ReadsChoice,
 
@@ -159,7 +161,7 @@ pub struct SessionArgs {
     #[arg(long, value_name = "TIME", default_value = "20m", value_parser = units::duration, help_heading = SESSIONS)]
     idle: Duration,
 
-    /// Age at which a session expires
+    /// Maximum age of a session, however recently it was used
     #[arg(long, value_name = "TIME", default_value = "12h", value_parser = units::duration, help_heading = SESSIONS)]
     absolute: Duration,
 
@@ -167,8 +169,8 @@ pub struct SessionArgs {
     #[arg(long, value_name = "SIZE", default_value = "512KiB", value_parser = units::memory, help_heading = LIMITS)]
     max_session: usize,
 
-    /// Memory of a node for the contents of sessions, in bytes; past it, the contents that are not in use leave memory,
-    /// the least recently used first
+    /// Memory of a node for the contents of sessions, in bytes; beyond that, the least recently used
+    /// contents are evicted from memory
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = units::memory, help_heading = LIMITS)]
     memory: usize,
 

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use breme_command::failure::Failure;
-use breme_command::server::{ConnectionFlags, ListenFlags, ListenPlace, TlsFlags, at_least_one, parallelism_of};
+use breme_command::server::{
+    ConnectionFlags, ListenFlags, ListenPlace, TlsFlags, at_least_one, parallelism_of,
+};
 use breme_command::units;
 use breme_driver::DriverSettings;
 use breme_http::Limits;
@@ -26,7 +28,7 @@ Exit status: 0 after a shutdown, 1 if the server cannot run, 2 for wrong flags."
 #[command(after_help = EXAMPLES)]
 // A proxy with its own defaults in front adds headers to what it forwards (Via, Forwarded, X-Forwarded-* …): a request
 // that it accepts must not be too large here.
-#[command(mut_arg("max_fields", |arg| arg.default_value("128")), mut_arg("max_head", |arg| arg.default_value("20480")))]
+#[command(mut_arg("max_headers", |arg| arg.default_value("128")), mut_arg("max_head", |arg| arg.default_value("20480")))]
 pub struct SiteArgs {
     /// Folder of the files to serve
     #[arg(value_name = "DIR")]
@@ -49,8 +51,8 @@ pub struct SiteArgs {
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     threads: Option<usize>,
 
-    /// HTTP version of responses; 1.0 has no chunked coding and closes connections unless the client asks to keep
-    /// them
+    /// HTTP version of responses; 1.0 does not use chunked transfer coding, and closes connections unless the
+    /// client asks to keep them
     #[arg(long, value_name = "VERSION", default_value = "1.1", value_parser = ["1.0", "1.1"])]
     http: String,
 
@@ -96,7 +98,7 @@ pub struct SiteArgs {
 
     /// Time after which a cached file is checked for changes
     #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "1s", value_parser = units::duration, help_heading = "Files")]
-    cache_trust: Duration,
+    cache_valid: Duration,
 
     /// Give each visitor a cookie and count its requests; /visitors shows the counts, /visitors/me a visitor's own
     #[arg(long, help_heading = "Visitors")]
@@ -104,7 +106,7 @@ pub struct SiteArgs {
 
     /// Maximum number of visitors remembered; a new one replaces the one not seen for the longest time
     #[arg(long, hide_short_help = true, value_name = "N", default_value = "1M", value_parser = at_least_one, help_heading = "Visitors")]
-    pub visitors_max: usize,
+    pub max_visitors: usize,
 
     /// File with the key that signs the cookies of --visitors, at least 16 bytes, so that they survive a restart
     /// [default: a random key per start]
@@ -143,7 +145,7 @@ impl SiteArgs {
                 entries_max: self.cache_entries,
                 file_bytes_max: self.cache_file_bytes,
                 descriptors_max: self.cache_open_files,
-                revalidate_after: self.cache_trust,
+                revalidate_after: self.cache_valid,
                 ..FileCacheLimits::default()
             },
             stopping_linger: self.connections.drain_linger,
@@ -240,7 +242,7 @@ mod tests {
     fn faults_name_the_thing_and_the_remedy() {
         for (line, part) in [
             ("site d --threads 0", "at least 1"),
-            ("site d --max-fields 1000", "at most 256"),
+            ("site d --max-headers 1000", "at most 256"),
             ("site d --driver fibers", "events"),
             ("site d --http 2", "1.1"),
             ("site d --head-timeout soon", "10s"),

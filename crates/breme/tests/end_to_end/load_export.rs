@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::admin::{check_prometheus_text, metrics};
 use crate::harness::{PATIENCE, Signal, Site, breme, get, load, send_signal, serve_each, serve_requests, wait};
-use crate::remote_write::{Series, fields, series};
+use crate::remote_write::{Series, parts, series};
 
 /// `breme load --until-stopped`, with the counts of short intervals.
 pub(crate) struct RunningLoad {
@@ -184,11 +184,6 @@ fn the_last_sample_is_that_of_the_whole_run() {
     assert_eq!(value("breme_load_response_time_seconds_bucket", &[("le", "+Inf")]), 1_000.0);
     let mean_ns = value("breme_load_response_time_seconds_sum", &[]) / 1_000.0 * 1e9;
     assert!((mean_ns - number("/response_time/mean_ns")).abs() < 1.0, "{mean_ns}: {result:#}");
-}
-
-/// The parts of a message with this field number.
-fn parts(message: &[u8], number: u64) -> Vec<Vec<u8>> {
-    fields(message).into_iter().filter(|field| field.0 == number).map(|field| field.1).collect()
 }
 
 #[test]

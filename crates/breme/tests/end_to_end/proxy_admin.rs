@@ -7,6 +7,7 @@ use std::process::{ChildStderr, Stdio};
 use std::time::Instant;
 
 use breme_testkit::reserved_address;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
 use crate::admin::metrics;
@@ -413,10 +414,10 @@ fn the_cache_and_the_pool_have_new_rules_at_once() {
     let (mut stderr, admin) = (proxy.stderr(), proxy.admin.unwrap());
     let bytes_max = || call(admin, "GET", "/cache/statistics", None, None).1["bytes_max"].as_u64().unwrap();
     assert_eq!(bytes_max(), 64 << 20);
-    write("cache-memory = \"32MiB\"\npool-idle = 3\ncache-follow = \"3s\"\ncache-key-field = \"x-tag\"\n");
+    write("cache-memory = \"32MiB\"\npool-idle = 3\ncache-lock-timeout = \"3s\"\ncache-key-header = \"x-tag\"\n");
     proxy.signal(Signal::HUP);
     let line = line_with(&mut stderr, "reloaded the configuration");
-    for part in ["changed: ", "pool-idle", "cache-memory", "cache-follow", "needs a restart: cache-key-field"] {
+    for part in ["changed: ", "pool-idle", "cache-memory", "cache-lock-timeout", "needs a restart: cache-key-header"] {
         assert!(line.contains(part), "{part}: {line}");
     }
     assert_eq!(bytes_max(), 32 << 20);
@@ -426,6 +427,40 @@ fn the_cache_and_the_pool_have_new_rules_at_once() {
     let late = line.split("needs a restart: ").nth(1).unwrap();
     assert!(late.contains("cache-memory"), "whether there is a cache is decided at the start: {line}");
     assert_eq!(bytes_max(), 32 << 20);
+}
+
+/// Reading a pipe that nobody writes to would never end.
+#[test]
+fn a_pipe_in_place_of_a_file_fails_the_reload() {
+    let folder = tempfile::tempdir().unwrap();
+    let [config, token] = ["proxy.toml", "token"].map(|name| folder.path().join(name));
+    let site = Site::lab("events");
+    let settings = format!("upstream = \"{}\"\nadmin-token-file = \"token\"\n", site.url(""));
+    let write = || {
+        fs::write(&config, &settings).unwrap();
+        fs::write(&token, TOKEN).unwrap();
+    };
+    write();
+    let mut proxy =
+        Site::start_role("proxy", &["--admin", "127.0.0.1:0", "--config", config.to_str().unwrap()], Stdio::piped());
+    let mut stderr = proxy.stderr();
+    for path in [&config, &token] {
+        fs::remove_file(path).unwrap();
+        mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    }
+    for _ in 0..2 {
+        proxy.signal(Signal::HUP);
+        for (path, kept) in [(&token, "; keeping the old token"), (&config, "")] {
+            let problem = format!("breme proxy: {} is not a regular file, and cannot be read again", path.display());
+            assert_eq!(line_with(&mut stderr, "regular file").trim_end(), problem + kept);
+        }
+        line_with(&mut stderr, "keeping the old settings");
+        assert_eq!(proxy.get("/bytes/5").0, 200);
+    }
+    [&config, &token].into_iter().for_each(|path| fs::remove_file(path).unwrap());
+    write();
+    proxy.signal(Signal::HUP);
+    line_with(&mut stderr, "reloaded the configuration; nothing has changed");
 }
 
 /// A shard's cached requests were processed with the old rules.

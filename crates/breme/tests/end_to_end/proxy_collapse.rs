@@ -20,7 +20,7 @@ const SOME: usize = 50;
 fn start(origin: &GatedOrigin, driver: &str, more: &[&str]) -> Site {
     let upstream = format!("--upstream=http://{}", origin.address);
     let threads = if driver == "threads" { "1010" } else { "4" };
-    let cache = ["--cache-memory", "64MiB", "--admin", "127.0.0.1:0", "--cache-follow", "60s"];
+    let cache = ["--cache-memory", "64MiB", "--admin", "127.0.0.1:0", "--cache-lock-timeout", "60s"];
     let arguments = [&[&upstream, "--driver", driver, "--threads", threads], &cache[..], more].concat();
     Site::start_role("proxy", &arguments, Stdio::inherit())
 }

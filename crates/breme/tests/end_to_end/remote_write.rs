@@ -1,4 +1,4 @@
-//! Parses messages of Prometheus remote write.
+//! Parses messages of Prometheus remote write, and the protobuf of those of OTLP.
 
 /// A series of a message, with its one sample.
 pub(crate) struct Series {
@@ -47,6 +47,11 @@ pub(crate) fn fields(mut message: &[u8]) -> Vec<(u64, Vec<u8>)> {
         message = rest;
     }
     fields
+}
+
+/// The parts of a protobuf message with this field number.
+pub(crate) fn parts(message: &[u8], number: u64) -> Vec<Vec<u8>> {
+    fields(message).into_iter().filter(|field| field.0 == number).map(|field| field.1).collect()
 }
 
 fn varint(bytes: &mut &[u8]) -> u64 {

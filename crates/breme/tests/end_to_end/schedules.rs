@@ -71,7 +71,7 @@ fn requests_that_a_slow_server_keeps_from_being_sent_are_counted() {
     assert!(result["response_time"]["p50_ns"].as_u64().unwrap() > 100_000_000, "{result:#}");
     let site = Site::lab("events");
     let url = site.url("/delay/50");
-    let result = load_json(&["-R", "200", "-d", "1", "-c", "2", "--waiting-max", "0", &url]);
+    let result = load_json(&["-R", "200", "-d", "1", "-c", "2", "--max-waiting", "0", &url]);
     require_balance(&result, &site);
     assert!(count(&result["errors"]["dropped"]) > 100, "{result:#}");
 }
@@ -136,7 +136,7 @@ fn faults_name_the_flag_or_the_place_in_the_file() {
         (&["-R", "0", url], "a rate of 0 sends nothing"),
         (&["--stages", "10s", url], "TIME:RATE"),
         (&["-R", "5", "--think", "1s", url], "a think time needs a closed loop"),
-        (&["-R", "5", "--in-flight-max", "999", url], "raise -c for more"),
+        (&["-R", "5", "--max-in-flight", "999", url], "raise -c for more"),
         (&["--spin", "1ms", url], "--spin has no effect here"),
         (&["--var", "page", url], "write NAME=VALUE"),
         (&["--var", "seq=1", url], "--var: {seq} is a placeholder;"),

@@ -1,7 +1,11 @@
 //! Sessions as a program: one node and its restart; clusters whose nodes are killed; an unavailable engine.
 
+use std::process::Stdio;
+
+use breme_testkit::reserved_address;
+
 use crate::admin::metrics;
-use crate::harness::{Signal, get, wait_until};
+use crate::harness::{Signal, Site, breme, get, wait_accepting, wait_until};
 use crate::nats_servers::NatsServers;
 use crate::session_cluster::{Cluster, User, add_everywhere, text, until_served};
 
@@ -166,6 +170,34 @@ fn clients_are_accepted_when_all_nodes_have_joined() {
     cluster.end();
 }
 
+/// Other processes have the names of its nodes at first.
+#[test]
+fn a_cluster_is_not_ready_until_its_nodes_have_joined() {
+    let servers = NatsServers::start();
+    let folder = tempfile::tempdir().unwrap();
+    let secret = folder.path().join("secret");
+    std::fs::write(&secret, "a secret of this test that is long enough\n").unwrap();
+    let (engine, secret) = (servers.addresses(), secret.display().to_string());
+    let shared = ["--engine", &engine, "--cookie-key-file", &secret];
+    let others = ["n1", "n2"].map(|name| {
+        let node = Cluster::start(&[&shared[..], &["--peer-secret-file", &secret, "--name", name]].concat(), 0);
+        wait_until("a node has not joined", || get(node.site.admin.unwrap(), "/ready").status == 200);
+        node
+    });
+    let admin = reserved_address();
+    let mut command = breme();
+    command.args(["session", "--nodes", "2", "--listen", "127.0.0.1:0", "--admin", &admin.to_string()]).args(shared);
+    std::thread::scope(|scope| {
+        let cluster = scope.spawn(|| Site::from_command(command, Stdio::inherit()));
+        wait_accepting("the cluster's admin server", admin);
+        let refused = get(admin, "/ready");
+        assert_eq!((refused.status, &*refused.content), (503, &b"starting\n"[..]));
+        others.into_iter().for_each(Cluster::end);
+        let _cluster = cluster.join().unwrap();
+        wait_until("the cluster does not become ready", || get(admin, "/ready").status == 200);
+    });
+}
+
 #[test]
 fn a_killed_owner_takes_no_pair_with_it() {
     let servers = NatsServers::start();
@@ -227,7 +259,7 @@ fn relative_paths_are_those_of_the_command() {
     let servers = NatsServers::start();
     let [folder, temporary] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let start = || {
-        let mut command = crate::harness::breme();
+        let mut command = breme();
         command.current_dir(folder.path()).env("TMPDIR", temporary.path());
         Cluster::start_with(
             command,
@@ -264,7 +296,7 @@ fn a_form_in_a_get_is_not_read() {
 fn wrong_flags_are_explained() {
     let folder = tempfile::tempdir().unwrap();
     let refused = |arguments: &[&str]| {
-        let mut command = crate::harness::breme();
+        let mut command = breme();
         let output = command.arg("session").args(arguments).current_dir(folder.path()).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is written");

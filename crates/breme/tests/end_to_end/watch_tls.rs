@@ -1,12 +1,15 @@
 //! `breme watch` over TLS: the expiry of certificates, and files that are read again.
 
 use std::path::Path;
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::date_time_ymd;
 use serde_json::Value;
 
-use crate::harness::{Signal, Site, breme, get, serve_requests, wait_until};
+use crate::harness::{PATIENCE, Signal, Site, breme, get, serve_requests, wait_until};
+use crate::remote_write::{Series, parts, series};
 use crate::tls::{Authority, Signed};
 use crate::watch::{Watch, file, number};
 
@@ -89,6 +92,61 @@ fn expiry_and_renewal_of_a_certificate() {
     let down = ("down".to_owned(), Value::from("certificate expired"));
     wait_until("no alert of the outage", || alerts(&alerts_file).last() == Some(&down));
     assert_eq!(watch.stop(), Some(0));
+}
+
+#[test]
+fn collectors_get_the_expiry_of_a_certificate() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::new();
+    let near = in_days(10);
+    let signed = sign(&authority, near);
+    let (certificate, key) = signed.files();
+    let site = Site::start(&["--lab", "--tls-cert", certificate, "--tls-key", key]);
+    let [(remote_write, samples), (otlp, points)] = [(); 2].map(|()| {
+        let (sender, bodies) = channel();
+        let sender = Mutex::new(sender);
+        let receiver = serve_requests(move |_, body| {
+            let _ = sender.lock().unwrap().send(body.to_vec());
+            "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+        });
+        (receiver, bodies)
+    });
+    let text = format!(
+        "interval = '2s'\nremote_write = 'http://{remote_write}/write'\notlp = 'http://{otlp}/v1/metrics'\n\
+         [[target]]\nname = 'shop'\nurl = '{}'\nload = {{ timeout = '1500ms', cacert = '{}' }}\n",
+        site.url("/"),
+        authority.file()
+    );
+    let watch = Watch::start(&file(folder.path(), &text), &[]);
+    let name = "breme_watch_certificate_expiry_timestamp_seconds";
+    let sample = wait_for(&samples, |message| {
+        let has = |series: &Series, label: (&str, &str)| {
+            series.labels.iter().any(|(name, value)| (&**name, &**value) == label)
+        };
+        series(message).into_iter().find(|series| has(series, ("__name__", name)) && has(series, ("target", "shop")))
+    });
+    assert_eq!(sample.value, near as f64);
+    let metric = wait_for(&points, |message| {
+        let metrics = parts(&parts(&parts(message, 1)[0], 2)[0], 2);
+        metrics.into_iter().find(|metric| parts(metric, 1)[0] == name.as_bytes())
+    });
+    assert_eq!(parts(&metric, 3), [b"s"], "the unit");
+    let point = &parts(&parts(&metric, 5)[0], 1)[0];
+    assert_eq!(parts(point, 4), [(near as f64).to_le_bytes()]);
+    let attribute = &parts(point, 7)[0];
+    let value = &parts(attribute, 2)[0];
+    assert_eq!((parts(attribute, 1), parts(value, 1)), (vec![b"target".to_vec()], vec![b"shop".to_vec()]));
+    assert_eq!(watch.stop(), Some(0));
+}
+
+/// The first message in which something is found.
+fn wait_for<T>(messages: &Receiver<Vec<u8>>, find: impl Fn(&[u8]) -> Option<T>) -> T {
+    loop {
+        let message = messages.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no message has it"));
+        if let Some(found) = find(&message) {
+            return found;
+        }
+    }
 }
 
 /// The text of the targets is the same.

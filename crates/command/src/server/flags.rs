@@ -82,7 +82,7 @@ pub struct ConnectionFlags {
 
     /// Maximum number of headers in a request; more get 431
     #[arg(long, hide_short_help = true, value_name = "N", default_value = "100", value_parser = field_count, help_heading = "Limits")]
-    max_fields: usize,
+    max_headers: usize,
 
     /// Maximum number of requests on a connection; then it is closed [default: unlimited]
     #[arg(long, hide_short_help = true, value_name = "N", value_parser = at_least_one, help_heading = "Limits")]
@@ -167,7 +167,7 @@ impl ConnectionFlags {
         Limits {
             head_bytes_max: self.max_head,
             target_bytes_max: self.max_target,
-            field_count_max: self.max_fields,
+            field_count_max: self.max_headers,
             requests_max: self.max_requests.map_or(u64::MAX, |count| count as u64),
             pipeline_depth_max: self.max_pipeline,
             head_timeout: self.head_timeout,
@@ -259,7 +259,7 @@ mod tests {
             assert!(error.contains("it must be at least 1ms"), "{flag}: {error}");
             assert!(parse(flag, "1ms").is_ok(), "{flag}");
         }
-        for flag in ["--max-requests", "--max-connections", "--max-head", "--max-target", "--max-fields"] {
+        for flag in ["--max-requests", "--max-connections", "--max-head", "--max-target", "--max-headers"] {
             let error = parse(flag, "0").err().unwrap().to_string();
             assert!(error.contains("it must be at least 1"), "{flag}: {error}");
         }

@@ -279,9 +279,9 @@ pub struct Workload {
     /// Open loop: stages of a changing rate, `["10s:100", "1m@100"]`.
     pub(crate) stages: OneOrMany<At<String>>,
     /// Open loop: maximum number of requests in flight.
-    pub(crate) in_flight_max: Option<At<Count>>,
+    pub(crate) max_in_flight: Option<At<Count>>,
     /// Open loop: maximum number of requests that wait for a connection.
-    pub(crate) waiting_max: Option<At<Count>>,
+    pub(crate) max_waiting: Option<At<Count>>,
     /// Open loop: time after which a request that is due and not yet sent is discarded.
     pub(crate) deadline: Option<At<Time>>,
     /// Open loop: time before a request is due from which its thread no longer sleeps.

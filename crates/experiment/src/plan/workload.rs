@@ -155,7 +155,7 @@ impl Resolver<'_, '_> {
             self.collector.note(&over.span, "`over` is the time over which `requests` are spread; add requests = 1000");
         }
         let is_open = file.rate.is_some() || !file.stages.0.is_empty() || file.over.is_some();
-        let of_open_loop = ["arrivals", "in_flight_max", "waiting_max", "deadline", "spin"];
+        let of_open_loop = ["arrivals", "max_in_flight", "max_waiting", "deadline", "spin"];
         for entry in of_open_loop.iter().filter_map(|key| table.get(key)).filter(|_| !is_open) {
             self.collector.note(&entry.key_span, format!("`{}` belongs to an open loop; add a `rate`", entry.key));
         }
@@ -275,8 +275,8 @@ impl Resolver<'_, '_> {
         arguments.value("--arrivals", file.arrivals.as_ref().map(|arrivals| arrivals.value.clone()));
         let stages: Vec<String> = stage_texts(&file.stages.0).map(|(text, _)| text).collect();
         arguments.value("--stages", (!stages.is_empty()).then(|| stages.join(",")));
-        arguments.value("--in-flight-max", count(&file.in_flight_max));
-        arguments.value("--waiting-max", count(&file.waiting_max));
+        arguments.value("--max-in-flight", count(&file.max_in_flight));
+        arguments.value("--max-waiting", count(&file.max_waiting));
         arguments.value("--deadline", time(&file.deadline));
         arguments.value("--spin", time(&file.spin));
         arguments.value("--pipeline", count(&file.pipeline));

@@ -69,7 +69,7 @@ impl LoadArgs {
             ramp: self.ramp,
             timeout: self.timeout,
             cookies: self.cookies || self.scenario.is_some(),
-            redirects_max: if self.follow_redirects { self.redirects_max } else { 0 },
+            redirects_max: if self.follow_redirects { self.max_redirects } else { 0 },
             spread: Spread::from_name(&self.spread).unwrap_or_default(),
             expectations: Expectations {
                 status: self.expect_status.clone(),
@@ -139,8 +139,8 @@ impl LoadArgs {
         if rate.is_none() && self.stages.is_empty() {
             let named = [
                 ("--arrivals", self.arrivals != Arrivals::Even.name()),
-                ("--in-flight-max", self.in_flight_max.is_some()),
-                ("--waiting-max", self.waiting_max != WAITING_MAX_DEFAULT),
+                ("--max-in-flight", self.max_in_flight.is_some()),
+                ("--max-waiting", self.max_waiting != WAITING_MAX_DEFAULT),
                 ("--deadline", self.deadline.is_some()),
             ];
             return match named.iter().find(|(_, is_named)| *is_named) {
@@ -151,8 +151,8 @@ impl LoadArgs {
         let arrivals = Arrivals::from_name(&self.arrivals).unwrap_or_default();
         Ok(Some(OpenLoop {
             pace: Pace { rate: rate.unwrap_or(0.0), stages: self.stages.clone(), arrivals },
-            in_flight_max: self.in_flight_max,
-            waiting_max: self.waiting_max,
+            in_flight_max: self.max_in_flight,
+            waiting_max: self.max_waiting,
             deadline: self.deadline,
         }))
     }

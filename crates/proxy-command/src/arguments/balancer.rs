@@ -32,21 +32,21 @@ pub struct BalancingFlags {
     /// File with the key that signs the cookies of --affinity insert:COOKIE, at least 16 bytes, so that they survive
     /// a restart and work at other proxies [default: a random key per start]
     #[arg(long, hide_short_help = true, value_name = "FILE", help_heading = BALANCING)]
-    affinity_key_file: Option<PathBuf>,
+    pub affinity_key_file: Option<PathBuf>,
 
     /// Max-Age of the cookie of --affinity insert:COOKIE [default: a session cookie]
     #[arg(long, hide_short_help = true, value_name = "TIME", value_parser = units::duration, help_heading = BALANCING)]
     affinity_max_age: Option<Duration>,
 
-    /// Concurrent requests per upstream; 0 = unlimited
+    /// Maximum number of concurrent requests per upstream; 0 = unlimited
     #[arg(long, value_name = "N", value_parser = whole::<u32>, default_value = "0", help_heading = BALANCING)]
     max_outstanding: u32,
 
-    /// Requests that may wait while every upstream is at --max-outstanding; more get 503
+    /// Maximum number of requests that wait while every upstream is at --max-outstanding; more get 503
     #[arg(long, hide_short_help = true, value_name = "N", default_value = "1024", value_parser = units::size, help_heading = BALANCING)]
     queue: usize,
 
-    /// Longest wait in the queue; then 503
+    /// Maximum time that a request waits in the queue; then 503
     #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "5s", value_parser = units::duration, help_heading = BALANCING)]
     queue_timeout: Duration,
 
@@ -59,8 +59,8 @@ pub struct BalancingFlags {
     #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "0", value_parser = units::duration, help_heading = BALANCING)]
     slow_start: Duration,
 
-    /// Consecutive failures after which an upstream is ejected: a status in --eject-status, a failed connection, or a
-    /// timeout; 0 = never
+    /// Number of consecutive failures after which an upstream is ejected: a status in --eject-status, a failed
+    /// connection, or a timeout; 0 = never
     #[arg(long, value_name = "N", value_parser = whole::<u32>, default_value = "5", help_heading = BALANCING)]
     eject_after: u32,
 
@@ -68,13 +68,13 @@ pub struct BalancingFlags {
     #[arg(long, hide_short_help = true, value_name = "LIST", default_value = "502-504", help_heading = BALANCING)]
     eject_status: StatusSet,
 
-    /// Length of an upstream's first ejection; each further one is twice as long
+    /// Duration of an upstream's first ejection; each further one is twice as long
     #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "10s", value_parser = units::duration, help_heading = BALANCING)]
     eject_time: Duration,
 
-    /// Longest ejection of an upstream
+    /// Maximum duration of an ejection
     #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "5m", value_parser = units::duration, help_heading = BALANCING)]
-    eject_time_max: Duration,
+    eject_max_time: Duration,
 
     #[command(flatten)]
     health: HealthFlags,
@@ -122,7 +122,7 @@ impl BalancingFlags {
             failures_in_row: self.eject_after,
             statuses: self.eject_status.clone(),
             base: self.eject_time,
-            max: self.eject_time_max.max(self.eject_time),
+            max: self.eject_max_time.max(self.eject_time),
             ..EjectionSettings::default()
         };
         Ok(GroupSettings {
@@ -200,7 +200,7 @@ fn flag_of(setting: &str) -> &'static str {
         ("rise of health", "--health-rise"),
         ("fall of health", "--health-fall"),
         ("first ejection", "--eject-time"),
-        ("longest ejection", "--eject-time-max"),
+        ("longest ejection", "--eject-max-time"),
         ("consistent hashing", "--hash-load"),
     ];
     FLAGS.iter().find(|(words, _)| setting.contains(words)).map_or("", |(_, flag)| flag)

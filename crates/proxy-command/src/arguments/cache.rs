@@ -28,7 +28,7 @@ pub struct CachingFlags {
     cache_variants: usize,
 
     /// Requests with this header, whatever its value, bypass the cache
-    #[arg(long, hide_short_help = true, value_name = "NAME", value_parser = field_name, help_heading = HEADING)]
+    #[arg(long, hide_short_help = true, value_name = "NAME", value_parser = header_name, help_heading = HEADING)]
     pub cache_bypass_header: Option<String>,
 
     /// Ignore Cache-Control in requests, so that clients cannot bypass the cache
@@ -42,19 +42,19 @@ pub struct CachingFlags {
 
     /// How long a request waits for the response head of an identical request in progress before it is forwarded itself
     #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "10s", value_parser = units::duration, help_heading = HEADING)]
-    cache_follow: Duration,
+    cache_lock_timeout: Duration,
 
     /// Response header with the keys by which a response can be purged; repeatable (Cache-Groups always counts)
-    #[arg(long, hide_short_help = true, value_name = "NAME", value_parser = field_name, default_values = ["Surrogate-Key", "xkey"], help_heading = HEADING)]
-    cache_key_field: Vec<String>,
+    #[arg(long, hide_short_help = true, value_name = "NAME", value_parser = header_name, default_values = ["Surrogate-Key", "xkey"], help_heading = HEADING)]
+    cache_key_header: Vec<String>,
 
-    /// Do not send the --cache-key-field headers to clients
+    /// Do not send the --cache-key-header headers to clients
     #[arg(long, hide_short_help = true, help_heading = HEADING)]
     cache_hide_keys: bool,
 
     /// Response header with directives for this cache, which override Cache-Control (RFC 9213); repeatable
-    #[arg(long, hide_short_help = true, value_name = "NAME", value_parser = field_name, default_value = "CDN-Cache-Control", help_heading = HEADING)]
-    cache_control_field: Vec<String>,
+    #[arg(long, hide_short_help = true, value_name = "NAME", value_parser = header_name, default_value = "CDN-Cache-Control", help_heading = HEADING)]
+    cache_control_header: Vec<String>,
 
     /// Substring of the names of session cookies; responses that vary by such a cookie are not cached; repeatable
     #[arg(long, hide_short_help = true, value_name = "WORD", default_values = ["sess", "sid", "token", "auth", "login"], help_heading = HEADING)]
@@ -81,9 +81,9 @@ impl CachingFlags {
             lifetime_max: self.cache_max_lifetime.unwrap_or(defaults.lifetime_max),
             variants_max: self.cache_variants,
             stale_on_failure: self.cache_stale_on_failure,
-            follow_max: self.cache_follow,
-            targeted_fields: self.cache_control_field.clone(),
-            key_fields: self.cache_key_field.clone(),
+            follow_max: self.cache_lock_timeout,
+            targeted_fields: self.cache_control_header.clone(),
+            key_fields: self.cache_key_header.clone(),
             hides_keys: self.cache_hide_keys,
             session_cookies: self.cache_session_cookie.clone(),
             client_directives: !self.cache_ignore_clients,
@@ -93,8 +93,8 @@ impl CachingFlags {
     }
 }
 
-/// Rejects names that no field can have.
-fn field_name(text: &str) -> Result<String, String> {
+/// Rejects names that no header can have.
+fn header_name(text: &str) -> Result<String, String> {
     if is_token(text.as_bytes()) {
         return Ok(text.to_owned());
     }
@@ -106,10 +106,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_has_a_name_that_can_come() {
-        assert_eq!(field_name("X-No-Cache"), Ok("X-No-Cache".to_owned()));
+    fn a_header_name_is_a_token() {
+        assert_eq!(header_name("X-No-Cache"), Ok("X-No-Cache".to_owned()));
         for wrong in ["", "X No", "X-No-Cache: 1", "X-No-Cache:", "naïve", "a\r\nb"] {
-            assert!(field_name(wrong).unwrap_err().contains("is not a header name"), "{wrong}");
+            assert!(header_name(wrong).unwrap_err().contains("is not a header name"), "{wrong}");
         }
     }
 }

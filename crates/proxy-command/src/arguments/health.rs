@@ -27,11 +27,11 @@ pub struct HealthFlags {
     #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "2s", value_parser = units::duration, help_heading = HEADING)]
     health_timeout: Duration,
 
-    /// Consecutive passed health checks that bring an upstream back
+    /// Number of consecutive passed health checks after which an upstream is considered up
     #[arg(long, hide_short_help = true, value_name = "N", value_parser = whole::<u32>, default_value = "2", help_heading = HEADING)]
     health_rise: u32,
 
-    /// Consecutive failed health checks that take an upstream out
+    /// Number of consecutive failed health checks after which an upstream is considered down
     #[arg(long, hide_short_help = true, value_name = "N", value_parser = whole::<u32>, default_value = "3", help_heading = HEADING)]
     health_fall: u32,
 

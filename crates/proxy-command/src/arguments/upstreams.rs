@@ -26,11 +26,12 @@ pub struct UpstreamFlags {
     #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "30s", value_parser = units::duration, help_heading = "Upstreams")]
     pub resolve_interval: Duration,
 
-    /// Retries of an idempotent request without a body whose reused connection closed before the first response byte
+    /// Maximum number of retries of an idempotent request without a body whose reused connection closed before the
+    /// first response byte
     #[arg(long, value_name = "N", value_parser = whole::<u8>, default_value = "1", help_heading = "Upstreams")]
     pub retries: u8,
 
-    /// Retries and failovers as a percentage of the requests sent upstream, plus 10 per second; 0 = unlimited
+    /// Retries and failovers as a percentage of the requests sent to upstreams, plus 10 per second; 0 = unlimited
     #[arg(long, hide_short_help = true, value_name = "PERCENT", value_parser = whole::<u32>, default_value = "20", help_heading = "Upstreams")]
     pub retry_budget: u32,
 
@@ -38,11 +39,11 @@ pub struct UpstreamFlags {
     #[arg(long, hide_short_help = true, help_heading = "Upstreams")]
     pub no_upgrades: bool,
 
-    /// Abort a request when its client closes its sending side before the response has begun
+    /// Abort a request when its client half-closes the connection before the response has begun
     #[arg(long, hide_short_help = true, help_heading = "Upstreams")]
     pub abort_on_close: bool,
 
-    /// Idle connections kept per upstream and thread
+    /// Maximum number of idle connections kept per upstream and thread
     #[arg(long, hide_short_help = true, value_name = "N", default_value = "256", value_parser = units::size, help_heading = "Upstreams")]
     pool_idle: usize,
 
@@ -51,7 +52,7 @@ pub struct UpstreamFlags {
     #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "4s", value_parser = units::duration, help_heading = "Upstreams")]
     pool_timeout: Duration,
 
-    /// Requests per connection to an upstream; then it is closed [default: unlimited]
+    /// Maximum number of requests on a connection to an upstream; then it is closed [default: unlimited]
     #[arg(long, hide_short_help = true, value_name = "N", value_parser = at_least_one, help_heading = "Upstreams")]
     pool_requests: Option<usize>,
 
@@ -61,7 +62,7 @@ pub struct UpstreamFlags {
 
     /// Maximum number of headers in a response, at most 256; more get 502
     #[arg(long, hide_short_help = true, value_name = "N", default_value = "256", value_parser = field_count, help_heading = "Limits")]
-    max_response_fields: usize,
+    max_response_headers: usize,
 
     /// PEM file of the certificate authorities that may sign upstream certificates; reloaded on SIGHUP [default:
     /// those of the system]
@@ -99,7 +100,7 @@ impl UpstreamFlags {
         Limits {
             content_bytes_max: u64::MAX,
             head_bytes_max: self.max_response_head,
-            field_count_max: self.max_response_fields,
+            field_count_max: self.max_response_headers,
             ..Limits::default()
         }
     }

@@ -32,7 +32,7 @@ const PAIRS: &[(&str, &str, &str)] = &[
     ("expect-status", "expect.status", "expect.status = 204"),
     ("header", "headers", "headers.X = \"1\""),
     ("http", "http", "http = \"1.0\""),
-    ("in-flight-max", "in_flight_max", "rate = 5\nin_flight_max = 3"),
+    ("max-in-flight", "max_in_flight", "rate = 5\nmax_in_flight = 3"),
     ("insecure", "insecure", "insecure = true"),
     ("key", "key", "cert = \"client.pem\"\nkey = \"client.key\""),
     ("method", "method", "method = \"PUT\""),
@@ -54,7 +54,7 @@ const PAIRS: &[(&str, &str, &str)] = &[
     ("timeout", "timeout", "timeout = \"5s\""),
     ("tls", "tls", "tls = \"1.2\""),
     ("var", "variables", "scenario = \"steps.toml\"\nvariables.page = \"index\""),
-    ("waiting-max", "waiting_max", "rate = 5\nwaiting_max = 3"),
+    ("max-waiting", "max_waiting", "rate = 5\nmax_waiting = 3"),
 ];
 
 /// Flags without a key, and why.
@@ -84,7 +84,7 @@ const FLAGS_ONLY: &[(&str, &str)] = &[
     ("output", "the folder of the trial"),
     ("proxy", "`for` of the path"),
     ("quiet", "the progress of the run"),
-    ("redirects-max", "a redirect is a response of its own"),
+    ("max-redirects", "a redirect is a response of its own"),
     #[cfg(target_os = "linux")]
     ("remote-write", "the run has metrics of its own"),
     #[cfg(target_os = "linux")]

@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use breme_admin::{Admin, AdminListener, Readiness};
+use breme_admin::{Admin, Readiness};
 use breme_command::failure::Failure;
 use breme_command::server::announce;
 use breme_command::server::application::ending;
-use breme_driver::Clock;
-use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -43,8 +41,7 @@ pub(super) async fn wait_for_nodes(joined: impl Future, is_ending: watch::Receiv
 /// The director's inputs.
 pub(super) struct Front<'a> {
     pub(super) args: &'a SessionArgs,
-    pub(super) admin: Option<AdminListener>,
-    pub(super) registry: Registry,
+    pub(super) admin: Option<Admin>,
     pub(super) readiness: Readiness,
     pub(super) hangups: Hangups,
 }
@@ -52,10 +49,9 @@ pub(super) struct Front<'a> {
 impl Front<'_> {
     /// Runs the director until the cluster is to end, and waits for its exit.
     pub(super) async fn serve(self, nodes: &[NodePlace], is_ending: watch::Receiver<bool>) -> Result<(), Failure> {
-        let Self { args, admin, registry, readiness, hangups } = self;
+        let Self { args, admin, readiness, hangups } = self;
         let director = Director::start(args, nodes).await?;
-        let admin =
-            admin.map(|admin| admin.start(Clock::start(), Vec::new(), registry, readiness, None)).transpose()?;
+        readiness.set_started();
         announce(admin.as_ref(), director.places());
         announce_nodes(nodes);
         director.keep(is_ending, hangups).await;
