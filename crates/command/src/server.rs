@@ -14,7 +14,8 @@ use breme_admin::{Admin, Readiness};
 use breme_driver::{CounterReader, DriverSettings, Listener, ServerTls, ShardPanic, Stopper};
 use breme_node::ListenerId;
 pub use flags::{
-    AdminFlag, ConnectionFlags, ListenFlags, ProcessFlags, TlsFlags, at_least_one, field_count, parallelism_of, whole,
+    AdminFlag, ConnectionFlags, ListenFlags, ProcessFlags, ResponseFlags, TlsFlags, at_least_one, field_count,
+    parallelism_of, whole,
 };
 use on_demand::OnDemand;
 pub use place::{ListenPlace, listen_address, resolve, resolve_all};

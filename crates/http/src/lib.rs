@@ -3,6 +3,7 @@
 //! ```text
 //!   message      methods, targets, heads of requests and responses
 //!   fields       field sections: received ones, borrowed; prepared ones that are sent often
+//!   response_fields    fields that an operator sets in every response
 //!   hop_by_hop, trailers    what a proxy does not forward
 //!   byte_ranges, cookies, entity_tags, date, authority, status   values in fields and first lines
 //!   media_type, weight      of files and in Content-Type and Accept; preferences
@@ -22,6 +23,7 @@ mod limits;
 pub mod media_type;
 mod message;
 mod refusal;
+mod response_fields;
 mod status;
 pub mod syntax;
 pub mod trailers;
@@ -37,5 +39,6 @@ pub use hop_by_hop::HopByHop;
 pub use limits::{FIELD_COUNT_MAX, Limits};
 pub use message::{Framing, Method, RequestHead, ResponseHead, Target, Version};
 pub use refusal::{Refusal, RefusalReason};
+pub use response_fields::{ResponseFieldError, ResponseFields};
 pub use status::{push_decimal, reason_phrase};
 pub use trailers::is_targeted_cache_control;

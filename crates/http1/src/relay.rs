@@ -6,7 +6,7 @@
 use breme_http::fields::{is_sendable, push_checked_line, push_field_line};
 use breme_http::syntax::is_token;
 use breme_http::trailers::announced;
-use breme_http::{FieldBlock, Fields, Framing, InvalidField, Method, Target, Version, push_decimal};
+use breme_http::{FieldBlock, Fields, Framing, InvalidField, Method, ResponseFields, Target, Version, push_decimal};
 
 use crate::head::split_field_line;
 use crate::status::{push_framing, push_hexadecimal};
@@ -144,6 +144,11 @@ impl<'o> FieldWriter<'o> {
         self.out.extend_from_slice(b"Date: ");
         self.out.extend_from_slice(date);
         self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// Removes the lines since `start` that `set` replaces.
+    pub(crate) fn remove_replaced(&mut self, set: &ResponseFields, start: usize) {
+        set.remove_replaced(self.out, start);
     }
 
     /// Leaves the head unfinished, to be [resumed](Self::resume).

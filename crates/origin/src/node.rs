@@ -88,7 +88,9 @@ impl Origin {
 impl Node for Origin {
     fn handle_accepted(&mut self, now: Instant, id: ConnectionId, accepted: Accepted, actions: &mut Actions) {
         let is_secured = self.site.settings.secured_listeners.contains(&accepted.listener);
-        self.connections.insert(Connection::new(id, now, ClientState::new(is_secured)));
+        let fields = self.site.settings.response_fields.clone();
+        let connection = Connection::new(id, now, ClientState::new(is_secured)).with_response_fields(fields);
+        self.connections.insert(connection);
         if let Some(mut context) = self.context(now, id, actions) {
             context.wait_for_more();
         }

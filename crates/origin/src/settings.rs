@@ -1,8 +1,9 @@
 //! The settings of an origin server, with their defaults.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use breme_http::Limits;
+use breme_http::{Limits, ResponseFields};
 use breme_node::ListenerId;
 
 /// The settings of a site.
@@ -22,6 +23,8 @@ pub struct Settings {
     pub precompressed: bool,
     /// Cache-Control of files and fixed responses.
     pub cache_control: Option<String>,
+    /// Fields of every response.
+    pub response_fields: Option<Arc<ResponseFields>>,
     /// Limits of the file cache.
     pub files: FileCacheLimits,
     /// Bytes of each shard's replay cache. 0 disables it.
@@ -53,6 +56,7 @@ impl Default for Settings {
             hidden: false,
             precompressed: true,
             cache_control: None,
+            response_fields: None,
             files: FileCacheLimits::default(),
             replay_cache_bytes_max: 2 * 1024 * 1024,
             generated_bytes_max: 1 << 40,

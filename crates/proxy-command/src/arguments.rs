@@ -14,7 +14,9 @@ pub use balancer::{BalancingFlags, group_failure};
 use breme_cache::CacheSettings;
 use breme_command::configuration;
 use breme_command::failure::Failure;
-use breme_command::server::{ConnectionFlags, ListenFlags, ListenPlace, TlsFlags, at_least_one, parallelism_of, whole};
+use breme_command::server::{
+    ConnectionFlags, ListenFlags, ListenPlace, ResponseFlags, TlsFlags, at_least_one, parallelism_of, whole,
+};
 use breme_command::units;
 use breme_driver::{DriverSettings, RECEIVE_CHUNK_BYTES_MAX};
 use breme_http::Limits;
@@ -151,6 +153,9 @@ pub struct ProxyArgs {
     pub(super) log_format: LogFormat,
 
     #[command(flatten)]
+    responses: ResponseFlags,
+
+    #[command(flatten)]
     pub(super) tls: TlsFlags,
 
     /// Time limit for connecting to an upstream, including the TLS handshake; when it expires, another upstream is
@@ -254,6 +259,7 @@ impl ProxyArgs {
             cache_bypass_header: self.caching.cache_bypass_header.clone(),
             purge_from: self.caching.purge_from.clone(),
             shows_upstreams: self.show_upstreams,
+            response_fields: self.responses.fields()?,
             error_pages: error_pages::read(self.error_pages.as_deref())?,
             secured_listeners: secrets.secured_listeners.clone(),
             seed: secrets.seed,

@@ -127,8 +127,9 @@ impl Node for ProxyNode {
             return actions.close(id, Close::Abort);
         }
         let is_counted = admission == Admission::Counted;
-        let client = ClientState::new(accepted, is_secured, is_trusted, is_counted);
-        let key = ClientKey::new(self.state.clients.insert(Client::new(id, now, client)));
+        let state = ClientState::new(accepted, is_secured, is_trusted, is_counted);
+        let client = Client::new(id, now, state).with_response_fields(self.shared.settings.response_fields.clone());
+        let key = ClientKey::new(self.state.clients.insert(client));
         self.state.owners.set(id, Owner::Client(key));
         self.context(now, actions).wait_for_more(key);
     }

@@ -1,8 +1,9 @@
 //! The settings of a proxy, with their defaults.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use breme_http::{FIELD_COUNT_MAX, Limits};
+use breme_http::{FIELD_COUNT_MAX, Limits, ResponseFields};
 use breme_node::ListenerId;
 
 use crate::error_pages::ErrorPages;
@@ -46,6 +47,9 @@ pub struct Settings {
     /// Name the upstream of a reverse proxy in error responses: in the text, and as `next-hop` in Proxy-Status.
     /// Otherwise no client learns its address.
     pub shows_upstreams: bool,
+    /// Fields of every response to a client, whether from an upstream, the cache or the proxy itself. What is stored
+    /// lacks them.
+    pub response_fields: Option<Arc<ResponseFields>>,
     /// Bodies of the proxy's own error responses; the default is one sentence.
     pub error_pages: ErrorPages,
     /// Seed of all random numbers.
@@ -225,6 +229,7 @@ impl Settings {
             cache_bypass_header: None,
             purge_from: Vec::new(),
             shows_upstreams: false,
+            response_fields: None,
             error_pages: ErrorPages::default(),
             seed: 0,
         }

@@ -1,7 +1,9 @@
 //! The state of an accepted connection, and what it waits for.
 
+use std::sync::Arc;
+
 use breme_base::Instant;
-use breme_http::{Limits, Refusal};
+use breme_http::{Limits, Refusal, ResponseFields};
 use breme_http1::{FieldStorage, Progress, ServerConnection};
 use breme_node::{ConnectionId, Received};
 
@@ -59,6 +61,13 @@ impl<S> Connection<S> {
             queue_is_long: false,
             is_evicted: false,
         }
+    }
+
+    /// For a new connection: all final responses get these fields.
+    #[must_use]
+    pub fn with_response_fields(mut self, fields: Option<Arc<ResponseFields>>) -> Self {
+        self.http = ServerConnection::with_response_fields(fields);
+        self
     }
 
     /// To be called first when the driver lends bytes.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use breme_command::failure::Failure;
 use breme_command::server::{
-    ConnectionFlags, ListenFlags, ListenPlace, TlsFlags, at_least_one, parallelism_of,
+    ConnectionFlags, ListenFlags, ListenPlace, ResponseFlags, TlsFlags, at_least_one, parallelism_of,
 };
 use breme_command::units;
 use breme_driver::DriverSettings;
@@ -114,6 +114,9 @@ pub struct SiteArgs {
     pub visitor_key_file: Option<PathBuf>,
 
     #[command(flatten)]
+    responses: ResponseFlags,
+
+    #[command(flatten)]
     pub tls: TlsFlags,
 
     #[command(flatten)]
@@ -140,6 +143,7 @@ impl SiteArgs {
             hidden: self.hidden,
             precompressed: !self.no_precompressed,
             cache_control: self.cache_control.clone(),
+            response_fields: self.responses.fields()?,
             files: FileCacheLimits {
                 bytes_max: self.cache_bytes,
                 entries_max: self.cache_entries,

@@ -68,6 +68,7 @@ mod proxy_upgrade;
 mod proxy_upstreams;
 mod recorder;
 mod remote_write;
+mod response_headers;
 mod schedules;
 mod session;
 mod session_cluster;

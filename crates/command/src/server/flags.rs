@@ -1,11 +1,12 @@
 //! The flags of every server, and their conversion to settings of the driver and of connections.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use breme_base::{parse_cpu_list, without_http};
 use breme_driver::{Address, DriverSettings};
-use breme_http::{FIELD_COUNT_MAX, Limits};
+use breme_http::{FIELD_COUNT_MAX, Limits, ResponseFieldError, ResponseFields};
 
 use super::place::listen_address;
 use crate::driver::DriverChoice;
@@ -58,6 +59,15 @@ pub struct TlsFlags {
     /// Serve TLS with a new self-signed certificate and print its fingerprint; for testing only
     #[arg(long, conflicts_with = "tls_cert", help_heading = "TLS")]
     pub tls_self_signed: bool,
+}
+
+/// What all responses of a server have in common.
+#[derive(Debug, clap::Args)]
+pub struct ResponseFlags {
+    /// Header of every response, as in 'Strict-Transport-Security: max-age=63072000'; replaces one of the same name;
+    /// repeatable; 'NAME:' removes the header
+    #[arg(long, value_name = "NAME: VALUE", value_parser = response_header)]
+    response_header: Vec<String>,
 }
 
 /// What clients may ask of their connections.
@@ -145,6 +155,18 @@ impl ProcessFlags {
     pub fn cpus(&self) -> Vec<usize> {
         self.cpus.as_ref().map_or_else(Vec::new, |cpus| cpus.0.clone())
     }
+}
+
+impl ResponseFlags {
+    pub fn fields(&self) -> Result<Option<Arc<ResponseFields>>, Failure> {
+        let fields = ResponseFields::parse(self.response_header.iter().map(String::as_str));
+        let fields = fields.map_err(|error| Failure::usage(format!("--response-header: {error}")))?;
+        Ok((!fields.is_empty()).then(|| Arc::new(fields)))
+    }
+}
+
+fn response_header(text: &str) -> Result<String, ResponseFieldError> {
+    ResponseFields::parse([text]).map(|_| text.to_owned())
 }
 
 /// The configured number of threads; else the pool of the driver `threads`, or one per CPU.

@@ -1,5 +1,9 @@
 //! The state of a server connection.
 
+use std::sync::Arc;
+
+use breme_http::ResponseFields;
+
 use crate::content::ContentDecoder;
 use crate::head::HeadScan;
 use crate::last_chunk::LastChunk;
@@ -16,7 +20,7 @@ use crate::last_chunk::LastChunk;
 /// connection is closed.
 #[derive(Debug, Default)]
 pub struct ServerConnection {
-    // Small, since there is one per idle connection. A test limits it to 64 bytes.
+    // Small, since there is one per idle connection. A test limits it to 72 bytes.
     pub(super) content: ContentDecoder,
     /// Bytes of this request's content; while draining, bytes drained.
     pub(super) content_bytes: u64,
@@ -30,6 +34,8 @@ pub struct ServerConnection {
     pub(super) close: bool,
     /// From the limits, for `respond`.
     pub(super) http10_only: bool,
+    /// Written in every final response.
+    pub(super) response_fields: Option<Arc<ResponseFields>>,
 }
 
 /// Progress of the request.
@@ -81,6 +87,13 @@ impl ServerConnection {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A connection whose final responses all have these fields, in place of those of the same name that are added to
+    /// a [`ResponseWriter`](super::ResponseWriter).
+    #[must_use]
+    pub fn with_response_fields(response_fields: Option<Arc<ResponseFields>>) -> Self {
+        Self { response_fields, ..Self::default() }
     }
 }
 

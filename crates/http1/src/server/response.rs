@@ -59,7 +59,10 @@ impl ServerConnection {
         push_status_line(out, status, self.http10_only);
         push_framing(out, announced);
         self.push_connection(out);
-        ResponseWriter { connection: self, fields: FieldWriter::resume(out) }
+        if let Some(set) = &self.response_fields {
+            out.extend_from_slice(set.lines().as_bytes());
+        }
+        ResponseWriter::new(self, true, out)
     }
 
     /// Begins an interim response (1xx other than 101). None for an HTTP/1.0 client, or if the final response has
@@ -71,7 +74,7 @@ impl ServerConnection {
         }
         self.request.continue_due &= status != 100;
         push_status_line(out, status, false);
-        Some(ResponseWriter { connection: self, fields: FieldWriter::resume(out) })
+        Some(ResponseWriter::new(self, false, out))
     }
 
     /// Begins the response that turns this connection into a tunnel: 101 to a request that [requested an
@@ -85,7 +88,7 @@ impl ServerConnection {
         }
         self.close = true;
         self.response_state = ResponseState::Omitted;
-        ResponseWriter { connection: self, fields: FieldWriter::resume(out) }
+        ResponseWriter::new(self, false, out)
     }
 
     /// The framing to announce and the framing to send (RFC 9110, 6.4.1 and 8.6; RFC 9112, 6.1 and 6.3).
@@ -228,6 +231,8 @@ impl ServerConnection {
 pub struct ResponseWriter<'c, 'o> {
     connection: &'c mut ServerConnection,
     fields: FieldWriter<'o>,
+    /// Where the fields begin that those of the operator replace.
+    replaced_from: Option<usize>,
 }
 
 impl<'o> Deref for ResponseWriter<'_, 'o> {
@@ -246,10 +251,18 @@ impl DerefMut for ResponseWriter<'_, '_> {
     }
 }
 
-impl ResponseWriter<'_, '_> {
+impl<'c, 'o> ResponseWriter<'c, 'o> {
+    fn new(connection: &'c mut ServerConnection, is_final: bool, out: &'o mut Vec<u8>) -> Self {
+        let replaced_from = (is_final && connection.response_fields.is_some()).then_some(out.len());
+        Self { connection, fields: FieldWriter::resume(out), replaced_from }
+    }
+
     /// Ends the head. After an interim response, the final one is still due.
     #[must_use]
-    pub fn end(self) -> ResponseBody {
+    pub fn end(mut self) -> ResponseBody {
+        if let (Some(start), Some(set)) = (self.replaced_from, &self.connection.response_fields) {
+            self.fields.remove_replaced(set, start);
+        }
         self.fields.end();
         if self.connection.response_state == ResponseState::Omitted {
             self.connection.complete_response();

@@ -1,6 +1,8 @@
 //! The responses of the server, and how it drains unwanted content.
 
-use breme_http::{Field, FieldBlock, Framing, Limits, Refusal, RefusalReason, reason_phrase};
+use std::sync::Arc;
+
+use breme_http::{Field, FieldBlock, Framing, Limits, Refusal, RefusalReason, ResponseFields, reason_phrase};
 use breme_http1::{FieldStorage, Progress, ResponseBody, ServerConnection};
 
 use crate::transcript::{DATE, small_limits};
@@ -356,6 +358,35 @@ fn times_out_slow_requests() {
 }
 
 #[test]
+fn fields_of_the_operator_replace_others_in_final_responses() {
+    let set = Arc::new(ResponseFields::parse(["X-One: 1", "Server:"]).unwrap());
+    let mut connection = ServerConnection::with_response_fields(Some(set));
+    let mut written = |status: u16, lines: &[u8]| {
+        step(&mut connection, GET.as_bytes(), &Limits::default());
+        let mut out = Vec::new();
+        if status == 103 {
+            let mut writer = connection.interim(103, &mut out).unwrap();
+            writer.lines(lines).unwrap();
+            assert_eq!(writer.end(), ResponseBody::Expected);
+        }
+        let mut writer = connection.relay(status.max(200), Framing::Length(0), &mut out);
+        writer.lines(lines).unwrap();
+        assert_eq!(writer.end(), ResponseBody::Omitted);
+        String::from_utf8(out).unwrap()
+    };
+    let lines = b"server: b\r\nX-one: 2\r\nX-Two: 3\r\n";
+    let last = "X-One: 1\r\nX-Two: 3\r\n\r\n";
+    assert_eq!(written(200, lines), format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{last}"));
+    assert_eq!(written(304, lines), format!("HTTP/1.1 304 Not Modified\r\nContent-Length: 0\r\n{last}"));
+    let early = "HTTP/1.1 103 Early Hints\r\nserver: b\r\nX-one: 2\r\nX-Two: 3\r\n\r\n";
+    assert_eq!(written(103, lines), format!("{early}HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{last}"));
+    let mut out = Vec::new();
+    step(&mut connection, b"GET / HTTP/2.0\r\n\r\n", &Limits::default());
+    connection.refuse(Refusal::new(RefusalReason::HeadTimeout), DATE, &mut out);
+    assert!(String::from_utf8(out).unwrap().contains("\r\nX-One: 1\r\n"));
+}
+
+#[test]
 fn knows_registered_reason_phrases() {
     for status in [400, 408, 413, 414, 417, 431, 501, 505] {
         assert_ne!(reason_phrase(status), "", "{status}");
@@ -365,5 +396,5 @@ fn knows_registered_reason_phrases() {
 
 #[test]
 fn connection_stays_small() {
-    assert!(size_of::<ServerConnection>() <= 64, "{}", size_of::<ServerConnection>());
+    assert!(size_of::<ServerConnection>() <= 72, "{}", size_of::<ServerConnection>());
 }

@@ -21,7 +21,8 @@ impl SharedState {
     /// Begins the head of a response: all of them begin here, and the replays repeat such heads. None: the client may
     /// not get this response.
     ///
-    /// A field of all responses is written here, so before all other fields:
+    /// Constant fields of all final responses are [settings](crate::Settings::response_fields). Another field of all
+    /// responses is written here, so before all other fields:
     /// - The [cache of replayed hits](super::hit_replay_cache) keeps the lines before Age, and the replays repeat what
     ///   was sent until a reload, so its value is constant until then.
     /// - [`forward_fields`](Self::forward_fields) and the [stored lines](breme_cache::Cache::client_lines) must leave

@@ -318,6 +318,6 @@ mod tests {
 
     #[test]
     fn idle_client_stays_small() {
-        assert!(size_of::<Client>() <= 160, "{}", size_of::<Client>());
+        assert!(size_of::<Client>() <= 168, "{}", size_of::<Client>());
     }
 }
