@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use breme_base::Random;
+use breme_http::parse_http_date;
 
 /// Longest pause after the first failed attempt; it doubles.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
@@ -47,8 +48,8 @@ pub(super) fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
         return Some(value.parse().map_or(RETRY_AFTER_MAX, Duration::from_secs));
     }
-    let date = httpdate::parse_http_date(value).ok()?;
-    Some(date.duration_since(now).unwrap_or_default())
+    let date = u64::try_from(parse_http_date(value.as_bytes())?).unwrap_or_default();
+    Some((UNIX_EPOCH + Duration::from_secs(date)).duration_since(now).unwrap_or_default())
 }
 
 #[cfg(test)]

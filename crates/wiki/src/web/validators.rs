@@ -2,7 +2,9 @@
 
 use axum::body::Body;
 use axum::response::Response;
-use breme_http::{ByteRange, Ranges, cookie_pairs, media_type, parse_ranges};
+use breme_http::{
+    Ranges, any_tag, cookie_pairs, media_type, only_tag, parse_http_date, parse_ranges, unsatisfied_range,
+};
 use breme_wiki_database::digest::sha256;
 use breme_wiki_database::keys;
 use breme_wiki_database::page::Millis;
@@ -88,19 +90,19 @@ impl Representation {
             return response;
         }
         let Some(range) = request.get(RANGE) else { return response };
-        let length = body.len();
-        match parse_ranges(range.as_bytes(), length as u64) {
-            Ranges::One(ByteRange { start, end }) => {
+        let length = body.len() as u64;
+        match parse_ranges(range.as_bytes(), length) {
+            Ranges::One(range) => {
                 *response.status_mut() = StatusCode::PARTIAL_CONTENT;
-                insert(response.headers_mut(), CONTENT_RANGE, &format!("bytes {start}-{}/{length}", end - 1));
+                insert(response.headers_mut(), CONTENT_RANGE, &range.content_range(length));
                 // Both are at most the length, which is a usize.
-                *response.body_mut() = Body::from(body.slice(start as usize..end as usize));
+                *response.body_mut() = Body::from(body.slice(range.start as usize..range.end as usize));
             }
             Ranges::Unsatisfiable => {
                 *response.status_mut() = StatusCode::RANGE_NOT_SATISFIABLE;
                 // Caches that forward Range, but whose keys ignore it, would send it to others.
                 response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-                insert(response.headers_mut(), CONTENT_RANGE, &format!("bytes */{length}"));
+                insert(response.headers_mut(), CONTENT_RANGE, &unsatisfied_range(length));
                 *response.body_mut() = Body::empty();
             }
             // Several are never needed: a player requests one after the other.
@@ -142,8 +144,8 @@ pub(crate) fn digest(bytes: &[u8]) -> String {
 /// If-Modified-Since.
 pub(crate) fn is_current(request: &HeaderMap, tag: &HeaderValue, modified: Option<Millis>) -> bool {
     if request.contains_key(IF_NONE_MATCH) {
-        let opaque = |tag: &str| tag.strip_prefix("W/").unwrap_or(tag).to_owned();
-        return tags(request, &IF_NONE_MATCH).any(|one| one == "*" || opaque(one) == *tag);
+        let lines = request.get_all(IF_NONE_MATCH).iter().map(HeaderValue::as_bytes);
+        return only_tag(tag.as_bytes()).is_some_and(|tag| any_tag(lines, |one| one.is_weakly(tag)));
     }
     let (Some(since), Some(modified)) = (date(request, &IF_MODIFIED_SINCE), modified) else { return false };
     modified.div_euclid(1000) <= since
@@ -158,9 +160,7 @@ fn is_same_version(request: &HeaderMap, response: &HeaderMap) -> bool {
 
 /// The date in a header, in seconds since 1970.
 pub(crate) fn date(headers: &HeaderMap, name: &HeaderName) -> Option<i64> {
-    let date = httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok()?;
-    let seconds = date.duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    i64::try_from(seconds).ok()
+    parse_http_date(headers.get(name)?.as_bytes())
 }
 
 /// The members of a list of entity tags. The wiki's own tags contain no commas.
