@@ -11,7 +11,7 @@
 //! | `error_pages` | bodies of error responses, from files |
 //! | `secrets` | keys and seeds, generated at the start |
 //! | `upstream_tls` | TLS toward upstreams |
-//! | `name_resolver` | addresses of hosts, for a forward proxy |
+//! | `name_resolver` | addresses of hosts |
 //! | `access_log` | a line for each exchange |
 //! | `metrics`, `api` | metrics and pages at `--admin` |
 

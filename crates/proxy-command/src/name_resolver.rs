@@ -1,14 +1,15 @@
-//! Name resolution for a forward proxy. The operating system's resolver blocks, so a few threads call it, and cache the
-//! results.
+//! Name resolution. The operating system's resolver blocks, so a few threads call it: for a forward proxy, whose
+//! results they cache, and for lists of upstreams ([`look_up_all`]).
 //!
 //! The system does not report the TTL, so a name is cached for a fixed time: short enough to follow a host that moves,
 //! long enough that a page with a hundred parts needs one query. Concurrent requests for a name share one query.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use breme_driver::Waker;
@@ -30,6 +31,8 @@ const ADDRESSES_MAX: usize = 16;
 /// Pause before a shard whose mailbox is full is woken again.
 const MAILBOX_PAUSE: Duration = Duration::from_millis(1);
 
+/// Names with their addresses.
+pub type Found = BTreeMap<String, LookupResult>;
 type LookupResult = Result<Vec<IpAddr>, ResolveError>;
 type Lookup = Box<dyn Fn(&str) -> LookupResult + Send + Sync>;
 /// Wakes a requester; false if it must be tried again.
@@ -96,7 +99,7 @@ impl NameResolver {
         let resolver = Self { _end: Arc::new(StopOnDrop(Arc::clone(&shared))), shared };
         for index in 0..THREADS {
             let shared = Arc::clone(&resolver.shared);
-            std::thread::Builder::new().name(format!("names-{index}")).spawn(move || shared.work())?;
+            thread::Builder::new().name(format!("names-{index}")).spawn(move || shared.work())?;
         }
         Ok(resolver)
     }
@@ -118,7 +121,7 @@ impl SharedResolver {
             for requester in self.state.lock().store(&name, &outcome, Instant::now()) {
                 let wake = self.wake.wait();
                 while !wake(requester) && !self.state.lock().is_stopped {
-                    std::thread::sleep(MAILBOX_PAUSE);
+                    thread::sleep(MAILBOX_PAUSE);
                 }
             }
         }
@@ -214,6 +217,26 @@ pub fn look_up(name: &str) -> LookupResult {
     if addresses.is_empty() { Err(ResolveError::NoSuchName) } else { Ok(addresses) }
 }
 
+/// Queries the operating system for all names, several at a time, so that a slow one does not delay the others.
+pub fn look_up_all(names: &BTreeSet<&str>, look_up: impl Fn(&str) -> LookupResult + Sync) -> Found {
+    let (waiting, found) = (Mutex::new(names.iter()), Mutex::new(Found::new()));
+    let next = || waiting.lock().next();
+    let work = || {
+        while let Some(name) = next() {
+            let addresses = look_up(name);
+            found.lock().insert((*name).to_owned(), addresses);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..names.len().min(THREADS) {
+            // If a thread cannot be started, the others take its share.
+            let _ = thread::Builder::new().name("look-up".to_owned()).spawn_scoped(scope, work);
+        }
+        work();
+    });
+    found.into_inner()
+}
+
 /// The system reports errors as text only.
 fn resolve_error(error: &io::Error) -> ResolveError {
     let text = error.to_string();
@@ -236,6 +259,25 @@ mod tests {
     use super::*;
 
     const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
+
+    /// The first name gets an address when the last has one.
+    #[test]
+    fn a_slow_name_does_not_delay_the_others() {
+        let names: Vec<String> = (0..3 * THREADS).map(|number| format!("{number:02}.example")).collect();
+        let (sender, receiver) = channel();
+        let receiver = Mutex::new(receiver);
+        let look_up = |name: &str| {
+            if name == names[0] {
+                receiver.lock().recv_timeout(Duration::from_secs(60)).map_err(|_| ResolveError::TimedOut)?;
+            } else if *name == names[names.len() - 1] {
+                sender.send(()).unwrap();
+            }
+            Ok(vec![ADDRESS])
+        };
+        let found = look_up_all(&names.iter().map(String::as_str).collect(), look_up);
+        assert_eq!(found, names.iter().map(|name| (name.clone(), Ok(vec![ADDRESS]))).collect());
+        assert_eq!(look_up_all(&BTreeSet::new(), look_up), Found::new());
+    }
 
     fn requester(message: u64) -> Requester {
         Requester { shard: ShardId(0), message }

@@ -4,7 +4,7 @@
 //! A name without an address at the start is no error: in a system whose parts start together, the proxy is often
 //! first. The upstream gets no requests until it has an address.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -14,12 +14,9 @@ use breme_driver::{Address, Clock, UnixSockets};
 use breme_proxy::ResolveError;
 use parking_lot::{Condvar, Mutex};
 
-use super::name_resolver::look_up;
+use super::name_resolver::{self, Found, look_up};
 use super::upstream::{self, Location, Upstream};
 use super::upstream_tls::Clients;
-
-/// Names with their addresses.
-type LookedUp = BTreeMap<String, Result<Vec<IpAddr>, ResolveError>>;
 
 /// Interval at which changes of an upstream are reported.
 const TICK: Duration = Duration::from_millis(200);
@@ -237,7 +234,7 @@ impl SharedUpstreams {
     }
 
     /// An upstream whose name no longer resolves keeps its address: resolution fails more often than servers vanish.
-    fn learn(&self, list: &[Upstream], found: LookedUp) {
+    fn learn(&self, list: &[Upstream], found: Found) {
         for (host, addresses) in found {
             let Ok(addresses) = addresses else { continue };
             for upstream in list {
@@ -261,7 +258,7 @@ impl SharedUpstreams {
 }
 
 /// The names that have addresses; the others are reported.
-fn usable(found: LookedUp) -> Vec<(String, Vec<IpAddr>)> {
+fn usable(found: Found) -> Vec<(String, Vec<IpAddr>)> {
     let report = |host: &str, error: &ResolveError| {
         breme_base::error_line!("breme proxy: warning: cannot use the upstream {host} yet: {error}");
     };
@@ -274,9 +271,9 @@ fn usable(found: LookedUp) -> Vec<(String, Vec<IpAddr>)> {
 }
 
 /// Resolves the names of a list.
-fn look_up_all(list: &[Upstream]) -> LookedUp {
+fn look_up_all(list: &[Upstream]) -> Found {
     let names = list.iter().filter_map(Upstream::host_name);
-    names.map(|(host, _)| (host.to_owned(), look_up(host))).collect()
+    name_resolver::look_up_all(&names.map(|(host, _)| host).collect(), look_up)
 }
 
 fn member(
@@ -435,11 +432,11 @@ mod tests {
         let found = statuses(&upstreams);
         assert_eq!([found[0].1, found[1].1], ["unresolved", "up"]);
         let addresses = vec!["127.0.0.1".parse().unwrap()];
-        let found = BTreeMap::from([("nowhere.invalid".to_owned(), Ok(addresses))]);
+        let found = Found::from([("nowhere.invalid".to_owned(), Ok(addresses))]);
         let list = upstreams.shared.state.lock().list.clone();
         upstreams.shared.learn(&list, found);
         assert_eq!(upstreams.states()[0].addresses, ["127.0.0.1:80".parse().unwrap()]);
-        let gone = BTreeMap::from([("nowhere.invalid".to_owned(), Err(ResolveError::NoSuchName))]);
+        let gone = Found::from([("nowhere.invalid".to_owned(), Err(ResolveError::NoSuchName))]);
         upstreams.shared.learn(&list, gone);
         assert_eq!(upstreams.states()[0].addresses.len(), 1, "it stays where it was");
     }
