@@ -6,11 +6,11 @@
 //! deadlines and returns the nearest. [`SourceText`] finds line and column of an error in a file, [`nearest`] and
 //! [`suggest_or_list`] the probably intended word; [`parse_duration`], [`parse_count`] and [`parse_bytes`] parse
 //! numbers with units, [`parse_cpu_list`] lists of CPUs, and [`ThinkTime`] is the pause of a user between two requests.
-//! [`HttpUrl`] is a URL in its parts, [`resolve_target`] resolves references, and [`loopback_addresses`] knows the names of this machine. [`PerShard`] holds
-//! counters with one writer each, [`counters!`] defines them from a table, and [`TimeHistogram`] is a histogram of a
-//! metric. [`CsvField`] is a field of a CSV file. [`one_line`] and [`markdown_prose`] make foreign text harmless for a
-//! terminal and for Markdown; [`terminal`] colours and folds text, [`time_text`] and [`bytes_text`] are numbers for
-//! people. [`error_line!`] and [`output_line!`] print without a panic.
+//! [`HttpUrl`] is a URL in its parts, [`resolve_target`] resolves references, and [`loopback_addresses`] knows the
+//! names of this machine. [`PerShard`] holds counters with one writer each, [`counters!`] defines them from a table,
+//! and [`TimeHistogram`] is a histogram of a metric. [`CsvField`] is a field of a CSV file. [`one_line`] and
+//! [`markdown_prose`] make foreign text harmless for a terminal and for Markdown; [`terminal`] colours and folds text,
+//! [`time_text`] and [`bytes_text`] are numbers for people. [`error_line!`] and [`output_line!`] print without a panic.
 //!
 //! The functions of this crate perform no I/O, read no clock and start no threads.
 

@@ -76,7 +76,8 @@ fn comment(line: &str) -> Option<&str> {
 fn can_be_broken(prose: &str) -> bool {
     let text = prose.trim_start();
     let is_picture = prose.len() - text.len() >= 4 || text.contains("  ");
-    let is_whole = ["|", "#", "<", "["].iter().any(|mark| text.starts_with(mark));
+    let is_link = text.starts_with('[') && (text.contains("]: ") || text.ends_with(')'));
+    let is_whole = is_link || ["|", "#", "<"].iter().any(|mark| text.starts_with(mark));
     let words = text.trim_start_matches(['-', '*', ' ']).split(' ').count();
     !is_picture && !is_whole && words > 1
 }
@@ -95,5 +96,6 @@ mod tests {
         let text = format!("{long}\n\n```\n{long}\n```\n# {long}\n- {long}\nshort\n");
         assert_eq!(wide_lines(&text, true), [1, 7]);
         assert_eq!(wide_lines(&format!("- {}", "x".repeat(200)), true), [0; 0]);
+        assert_eq!(wide_lines(&format!("[{long}](a.md)\n[a]: {long}\n[`a`] is {long}\n"), true), [3]);
     }
 }
