@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use breme_admin::{Admin, Readiness};
+use breme_admin::{Admin, AdminListener, Readiness};
 use breme_command::failure::Failure;
 use breme_command::server::announce;
 use breme_command::server::application::ending;
+use breme_driver::Clock;
+use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -38,15 +40,27 @@ pub(super) async fn wait_for_nodes(joined: impl Future, is_ending: watch::Receiv
     }
 }
 
-/// The director's inputs.
+/// The admin server, and the director's inputs.
 pub(super) struct Front<'a> {
-    pub(super) args: &'a SessionArgs,
-    pub(super) admin: Option<Admin>,
-    pub(super) readiness: Readiness,
-    pub(super) hangups: Hangups,
+    args: &'a SessionArgs,
+    admin: Option<Admin>,
+    readiness: Readiness,
+    hangups: Hangups,
 }
 
-impl Front<'_> {
+impl<'a> Front<'a> {
+    /// Starts the admin server: before the nodes have joined, so that probes get a response meanwhile.
+    pub(super) fn start(
+        args: &'a SessionArgs,
+        admin: Option<AdminListener>,
+        registry: Registry,
+        readiness: Readiness,
+        hangups: Hangups,
+    ) -> Result<Self, Failure> {
+        let start = |admin: AdminListener| admin.start(Clock::start(), Vec::new(), registry, readiness.clone(), None);
+        Ok(Self { args, admin: admin.map(start).transpose()?, readiness, hangups })
+    }
+
     /// Runs the director until the cluster is to end, and waits for its exit.
     pub(super) async fn serve(self, nodes: &[NodePlace], is_ending: watch::Receiver<bool>) -> Result<(), Failure> {
         let Self { args, admin, readiness, hangups } = self;

@@ -14,7 +14,6 @@ use std::time::Duration;
 use breme_admin::{AdminListener, Families, Maintenance, ProcessMetrics, Readiness};
 use breme_command::failure::Failure;
 use breme_command::server::{ListenPlace, Tls};
-use breme_driver::Clock;
 use breme_session::NodeName;
 use futures_util::future::{join_all, try_join_all};
 use prometheus_client::collector::Collector;
@@ -104,13 +103,10 @@ pub(crate) async fn serve_processes(args: &SessionArgs, count: usize, configurat
     let mut members = try_join_all(starting).await?;
     let mut registry = registry(process, Maintenance::default(), Vec::new());
     registry.sub_registry_with_prefix("breme").register_collector(Box::new(ProcessCounts(counts)));
-    // Before the nodes have joined, so that probes get a response meanwhile.
-    let admin =
-        admin.map(|admin| admin.start(Clock::start(), Vec::new(), registry, readiness.clone(), None)).transpose()?;
+    let front = Front::start(args, admin, registry, readiness, hangups.clone())?;
     wait_for_nodes(join_all(members.iter_mut().map(Member::joined)), is_ending.clone()).await;
     let nodes: Vec<_> = members.iter().map(Member::node_place).collect();
     let (stop_nodes, nodes_stop) = watch::channel(false);
-    let front = Front { args, admin, readiness, hangups: hangups.clone() };
     let ahead = async {
         let served = front.serve(&nodes, is_ending).await;
         let _ = stop_nodes.send(true);

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use breme_admin::{AdminListener, ProcessMetrics, Readiness};
 use breme_command::failure::Failure;
 use breme_command::server::Tls;
-use breme_driver::Clock;
 use futures_util::future::join_all;
 use tokio::sync::watch;
 
@@ -49,9 +48,7 @@ pub(crate) async fn serve_together(args: &SessionArgs, count: usize) -> Result<(
     let nodes = hosts.iter().map(|host| host.node().clone()).collect();
     let registry = registry(process, maintain(tls, None)?, nodes);
     let is_ending = end_signal(readiness.clone())?;
-    // Before the nodes have joined, so that probes get a response meanwhile.
-    let admin =
-        admin.map(|admin| admin.start(Clock::start(), Vec::new(), registry, readiness.clone(), None)).transpose()?;
+    let front = Front::start(args, admin, registry, readiness, hangups)?;
     wait_for_nodes(join_all(hosts.iter().map(|host| host.node().joined())), is_ending.clone()).await;
     let places: Vec<_> = hosts.iter().filter_map(NodePlace::from_host).collect();
     let (stop_nodes, nodes_stop) = watch::channel(false);
@@ -63,7 +60,6 @@ pub(crate) async fn serve_together(args: &SessionArgs, count: usize) -> Result<(
         }))
     });
     let serving = join_all(serving.collect::<Vec<_>>());
-    let front = Front { args, admin, readiness, hangups };
     front.serve(&places, is_ending).await?;
     let _ = stop_nodes.send(true);
     if !serving.await.into_iter().all(|is_complete| is_complete.unwrap_or(false)) {
