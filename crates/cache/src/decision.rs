@@ -153,5 +153,5 @@ const CONNECTION_OPTIONS: [&str; 8] =
 fn has_custom_option(fields: Fields<'_, '_>) -> bool {
     let is_registered =
         |option: &[u8]| CONNECTION_OPTIONS.iter().any(|candidate| option.eq_ignore_ascii_case(candidate.as_bytes()));
-    fields.connection_options().any(|option| !option.is_empty() && !is_registered(option))
+    fields.connection_options().any(|option| !is_registered(option))
 }

@@ -33,13 +33,14 @@ impl<'a, 'f> Fields<'a, 'f> {
     #[must_use]
     pub fn keep_trailers(self) -> bool {
         let mut names = self.connection_options().filter_map(|name| std::str::from_utf8(name).ok());
-        !names.any(|name| !name.is_empty() && is_relayed(name))
+        !names.any(is_relayed)
     }
 
-    /// The options of Connection (RFC 9110, 7.6.1), trimmed; they may be empty. They are tokens: quotation marks do not
-    /// group them, so that no recipient sees more names than are removed.
+    /// The options of Connection (RFC 9110, 7.6.1), trimmed, without empty ones. They are tokens: quotation marks do
+    /// not group them, so that no recipient sees more names than are removed.
     pub fn connection_options(self) -> impl Iterator<Item = &'a [u8]> {
-        self.all("Connection").flat_map(|value| value.split(|&byte| byte == b',')).map(trim)
+        let options = self.all("Connection").flat_map(|value| value.split(|&byte| byte == b','));
+        options.map(trim).filter(|option| !option.is_empty())
     }
 }
 

@@ -40,9 +40,11 @@ impl ResponseFields {
             if is_hop_by_hop(name) || PER_RESPONSE.iter().any(|known| known.eq_ignore_ascii_case(name)) {
                 return Err(ResponseFieldError::PerResponse(name.to_owned()));
             }
-            let mut checked = FieldBlock::new();
-            let target = if value.is_empty() { &mut checked } else { &mut fields.lines };
-            target.push(name, value)?;
+            if value.is_empty() {
+                FieldBlock::new().push(name, value)?; // only to check the name
+            } else {
+                fields.lines.push(name, value)?;
+            }
             fields.names.push(name.to_owned());
         }
         Ok(fields)
@@ -61,24 +63,21 @@ impl ResponseFields {
 
     /// Removes the lines that these fields replace from `head`, where they begin at `start`. Each ends with CRLF.
     pub fn remove_replaced(&self, head: &mut Vec<u8>, start: usize) {
-        let mut kept = start;
-        let mut line_start = start;
-        while let Some(length) = head.get(line_start..).and_then(|rest| rest.iter().position(|&byte| byte == b'\n')) {
-            let line_end = line_start + length + 1;
-            let is_replaced = head.get(line_start..line_end).is_some_and(|line| self.replaces(line));
-            if !is_replaced {
-                head.copy_within(line_start..line_end, kept);
-                kept += line_end - line_start;
-            }
-            line_start = line_end;
+        // Most responses have none of them, and need no copy.
+        if lines(head.get(start..).unwrap_or_default()).any(|line| self.replaces(line)) {
+            let rest = head.split_off(start);
+            lines(&rest).filter(|line| !self.replaces(line)).for_each(|line| head.extend_from_slice(line));
         }
-        head.truncate(kept);
     }
 
     fn replaces(&self, line: &[u8]) -> bool {
         let name = line.split(|&byte| byte == b':').next().unwrap_or_default();
         self.names.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(name))
     }
+}
+
+fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    bytes.split_inclusive(|&byte| byte == b'\n')
 }
 
 #[cfg(test)]

@@ -55,8 +55,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use breme_experiment::record::TrialFailure;
-    use breme_experiment::record::WorkloadRecord;
+    use breme_experiment::record::{TrialFailure, WorkloadRecord};
     use breme_expression::{Expression, Measure, Quantity, Unit};
 
     fn is(quantity: Quantity, of: &str, limit: f64) -> Condition {

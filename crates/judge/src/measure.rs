@@ -363,8 +363,7 @@ fn counter(subject: &SubjectRecord, name: &str) -> Result<f64, Lack> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use breme_experiment::record::TrialFailure;
-    use breme_experiment::record::{CacheRecord, Sessions, StaleRecord, Steady, SteadyState};
+    use breme_experiment::record::{CacheRecord, Sessions, StaleRecord, Steady, SteadyState, TrialFailure};
 
     fn distribution(times: &[u64]) -> Distribution {
         let mut histogram = Histogram::new();

@@ -220,6 +220,7 @@ pub fn look_up(name: &str) -> LookupResult {
 /// Queries the operating system for all names, several at a time, so that a slow one does not delay the others.
 pub fn look_up_all(names: &BTreeSet<&str>, look_up: impl Fn(&str) -> LookupResult + Sync) -> Found {
     let (waiting, found) = (Mutex::new(names.iter()), Mutex::new(Found::new()));
+    // A function, so that the lock is released before the query.
     let next = || waiting.lock().next();
     let work = || {
         while let Some(name) = next() {

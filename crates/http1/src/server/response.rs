@@ -59,10 +59,7 @@ impl ServerConnection {
         push_status_line(out, status, self.http10_only);
         push_framing(out, announced);
         self.push_connection(out);
-        if let Some(set) = &self.response_fields {
-            out.extend_from_slice(set.lines().as_bytes());
-        }
-        ResponseWriter::new(self, true, out)
+        ResponseWriter::of_final(self, out)
     }
 
     /// Begins an interim response (1xx other than 101). None for an HTTP/1.0 client, or if the final response has
@@ -74,7 +71,7 @@ impl ServerConnection {
         }
         self.request.continue_due &= status != 100;
         push_status_line(out, status, false);
-        Some(ResponseWriter::new(self, false, out))
+        Some(ResponseWriter::new(self, out))
     }
 
     /// Begins the response that turns this connection into a tunnel: 101 to a request that [requested an
@@ -88,7 +85,7 @@ impl ServerConnection {
         }
         self.close = true;
         self.response_state = ResponseState::Omitted;
-        ResponseWriter::new(self, false, out)
+        ResponseWriter::new(self, out)
     }
 
     /// The framing to announce and the framing to send (RFC 9110, 6.4.1 and 8.6; RFC 9112, 6.1 and 6.3).
@@ -252,8 +249,16 @@ impl DerefMut for ResponseWriter<'_, '_> {
 }
 
 impl<'c, 'o> ResponseWriter<'c, 'o> {
-    fn new(connection: &'c mut ServerConnection, is_final: bool, out: &'o mut Vec<u8>) -> Self {
-        let replaced_from = (is_final && connection.response_fields.is_some()).then_some(out.len());
+    fn new(connection: &'c mut ServerConnection, out: &'o mut Vec<u8>) -> Self {
+        Self { connection, fields: FieldWriter::resume(out), replaced_from: None }
+    }
+
+    /// Writes the fields of the operator first.
+    fn of_final(connection: &'c mut ServerConnection, out: &'o mut Vec<u8>) -> Self {
+        let replaced_from = connection.response_fields.as_ref().map(|set| {
+            out.extend_from_slice(set.lines().as_bytes());
+            out.len()
+        });
         Self { connection, fields: FieldWriter::resume(out), replaced_from }
     }
 
