@@ -57,13 +57,13 @@ fn serve(args: &SiteArgs) -> Result<(), Failure> {
     let certificates = tls.iter().map(|tls| ("clients", tls.expiry.clone())).collect();
     let maintenance = Maintenance { certificates, ..Maintenance::default() };
     let status = maintenance.reloads.clone();
-    let reloading = tls.and_then(|tls| tls.reloading);
+    let mut reloading = tls.and_then(|tls| tls.reloading);
     let signals = catch(reloading.is_some())?;
     let kind = args.serving.driver.resolve("site");
     let running = start(kind, listeners, &driver, clock, |shard| site.node(shard)).map_err(Failure::run)?;
     let counting = running.counters();
     let actions = SignalActions {
-        reload: Box::new(move || status.record(reloading.as_ref().is_none_or(Reloading::reload))),
+        reload: Box::new(move || status.record(reloading.as_mut().is_none_or(Reloading::reload))),
         reopen_logs: Box::new(|| ()), // it has none
     };
     obey(signals, running.stopper(), readiness.clone(), actions)?;

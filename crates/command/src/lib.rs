@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`failure`] | exit statuses, and the errors that end a command |
 //! | [`units`] | values of flags: times, sizes, rates |
-//! | [`files`], [`tls`] | files named by flags; identities and trusted authorities among them |
+//! | [`files`], [`file_check`], [`tls`] | files named by flags, and read again by a reload; identities and trusted authorities among them |
 //! | [`driver`] | `--driver` |
 //! | [`configuration`] | a file whose keys are a command's flags |
 //! | [`server`] | servers: their flags, listeners, limits, signals, and messages at the start |
@@ -22,6 +22,7 @@ pub mod checks;
 pub mod configuration;
 pub mod driver;
 pub mod failure;
+pub mod file_check;
 pub mod files;
 pub mod output;
 pub mod server;

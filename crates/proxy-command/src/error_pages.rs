@@ -4,9 +4,10 @@
 //! read at the start and at each reload, so that no request waits for a disk.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use breme_command::failure::Failure;
+use breme_command::files::visible_files;
 use breme_http::media_type;
 use breme_proxy::{ErrorPage, ErrorPages, PageStatus};
 use breme_sys::read_bounded;
@@ -23,7 +24,7 @@ pub fn read(path: Option<&Path>) -> Result<ErrorPages, Failure> {
         pages.insert(PageStatus::Any, page(path).map_err(|error| unreadable(path, error))?);
         return Ok(pages);
     }
-    for file in files(path).map_err(|error| unreadable(path, error))? {
+    for file in visible_files(path).map_err(|error| unreadable(path, error))? {
         let name = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
         let Some(status) = PageStatus::parse(name) else {
             let expected = "name it by a status or a class, such as 503.html, 4xx.html or 5xx.html";
@@ -34,20 +35,6 @@ pub fn read(path: Option<&Path>) -> Result<ErrorPages, Failure> {
         }
     }
     Ok(pages)
-}
-
-/// The files of a folder that are not hidden, by name.
-pub fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
-        if !is_hidden && !entry.path().is_dir() {
-            files.push(entry.path());
-        }
-    }
-    files.sort_unstable();
-    Ok(files)
 }
 
 fn page(path: &Path) -> std::io::Result<ErrorPage> {

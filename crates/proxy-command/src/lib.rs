@@ -7,7 +7,6 @@
 //! | `setup` | creates a proxy and its parts from the flags |
 //! | `upstream`, `upstreams` | an upstream in a flag; all of them while the proxy runs |
 //! | `reload` | what SIGHUP reads again |
-//! | `file_check` | files that would block a reload |
 //! | `error_pages` | bodies of error responses, from files |
 //! | `secrets` | keys and seeds, generated at the start |
 //! | `upstream_tls` | TLS toward upstreams |
@@ -26,7 +25,6 @@ mod arguments;
 #[cfg(test)]
 mod configuration_file;
 mod error_pages;
-mod file_check;
 mod metrics;
 mod name_resolver;
 mod reload;
@@ -45,13 +43,13 @@ use arguments::{ROLE, command, in_force};
 use breme_admin::{Admin, AdminListener, AdminToken, Api, Maintenance, ProcessMetrics, Readiness, registry};
 use breme_command::configuration;
 use breme_command::failure::{Failure, exit};
+use breme_command::file_check::FileCheck;
 use breme_command::output;
 use breme_command::server::{
     Descriptors, ListenPlace, SignalActions, announce, catch, listen, obey, panics, report_handshakes,
 };
 use breme_driver::{Clock, DriverSettings, check, start};
 use clap::ArgMatches;
-use file_check::FileCheck;
 use metrics::ProxyMetrics;
 use reload::{Files, Reloader};
 use setup::{Parts, Setup, list_failure};

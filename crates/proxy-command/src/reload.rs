@@ -11,6 +11,7 @@ use breme_admin::{AdminToken, ReloadStatus};
 use breme_cache::Cache;
 use breme_command::configuration::changed;
 use breme_command::failure::Failure;
+use breme_command::file_check::FileCheck;
 use breme_command::server::Reloading as Certificate;
 use breme_driver::Waker;
 use breme_node::ShardId;
@@ -19,7 +20,6 @@ use clap::ArgMatches;
 
 use super::access_log::Log;
 use super::arguments::{ProxyArgs, command, in_force, is_one_of};
-use super::file_check::FileCheck;
 use super::secrets::Secrets;
 use super::setup::{cache_failure, list_failure, settings_failure};
 use super::upstream_tls::Clients;
@@ -88,17 +88,9 @@ pub struct Files {
 impl Files {
     /// Reads each file on its own: an invalid one is logged, and its previous content stays in use. Returns whether all
     /// were valid.
-    fn reload(&self, check: &mut FileCheck) -> bool {
-        let ProxyArgs { tls, upstreams, admin_token_file, .. } = &self.args;
-        let is_certificate_good = self.certificate.as_ref().is_none_or(|certificate| {
-            match check.check(tls.tls_cert.iter().chain(&tls.tls_key)) {
-                Ok(()) => certificate.reload(),
-                Err(problem) => {
-                    breme_base::error_line!("breme proxy: {problem}; keeping the old certificate");
-                    false
-                }
-            }
-        });
+    fn reload(&mut self, check: &mut FileCheck) -> bool {
+        let ProxyArgs { upstreams, admin_token_file, .. } = &self.args;
+        let is_certificate_good = self.certificate.as_mut().is_none_or(Certificate::reload);
         let client_files = upstreams.upstream_ca.iter().chain(&upstreams.upstream_cert).chain(&upstreams.upstream_key);
         let checked = check.check(client_files).map_err(Failure::usage);
         let are_clients_good = match checked.and_then(|()| self.clients.reload(upstreams)) {

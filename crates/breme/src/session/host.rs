@@ -259,18 +259,21 @@ pub(super) fn maintain(tls: Option<Tls>, peer_identity: Option<PeerIdentity>) ->
 }
 
 fn reload_on_hangup(
-    for_clients: Option<Reloading>,
-    for_nodes: Option<PeerIdentity>,
+    mut for_clients: Option<Reloading>,
+    mut for_nodes: Option<PeerIdentity>,
     status: ReloadStatus,
 ) -> Result<(), Failure> {
     let hangups = signal(SignalKind::hangup());
     let mut hangups = hangups.map_err(|error| Failure::run(format!("cannot catch signals: {error}")))?;
     tokio::spawn(async move {
         while hangups.recv().await.is_some() {
-            let succeeded = [
-                for_clients.as_ref().is_none_or(Reloading::reload),
-                for_nodes.as_ref().is_none_or(PeerIdentity::reload),
-            ];
+            // The files may be on a network mount that does not respond.
+            let succeeded = tokio::task::block_in_place(|| {
+                [
+                    for_clients.as_mut().is_none_or(Reloading::reload),
+                    for_nodes.as_mut().is_none_or(PeerIdentity::reload),
+                ]
+            });
             status.record(succeeded == [true; 2]);
         }
     });

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use breme_admin::CertificateExpiry;
 use breme_cluster::peers::PeerTls;
 use breme_command::failure::Failure;
+use breme_command::file_check::FileCheck;
 use breme_command::tls::{IdentityFiles, fingerprint};
 use breme_driver::Identity;
 
@@ -16,6 +17,7 @@ pub(super) struct PeerIdentity {
     pub(super) tls: PeerTls,
     pub(super) expiry: CertificateExpiry,
     files: Files,
+    file_check: FileCheck,
 }
 
 /// The paths of `--peer-cert`, `--peer-key` and `--peer-ca`.
@@ -35,12 +37,14 @@ impl PeerIdentity {
         let (tls, identity) = files.read().map_err(Failure::usage)?;
         let expiry = CertificateExpiry::default();
         expiry.set(&identity);
-        Ok(Some(Self { tls, expiry, files }))
+        Ok(Some(Self { tls, expiry, files, file_check: FileCheck::default() }))
     }
 
     /// Reads the files again, for new connections. Returns whether they are valid; if not, the old ones stay in use.
-    pub(super) fn reload(&self) -> bool {
-        match self.files.read() {
+    pub(super) fn reload(&mut self) -> bool {
+        let Files { certificate, key, authority } = &self.files;
+        let checked = self.file_check.check([certificate, key, authority]);
+        match checked.and_then(|()| self.files.read()) {
             Ok((tls, identity)) => {
                 self.tls.replace(&tls);
                 self.expiry.set(&identity);

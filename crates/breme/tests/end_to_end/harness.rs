@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use breme_conformance::{Answer, read_answers};
 use breme_testkit::reserved_address;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 pub(crate) use rustix::process::Signal;
 use rustix::process::{Pid, kill_process};
 
@@ -304,6 +305,12 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
 }
 
 /// Directly: a program for that would have to be started first.
+/// Replaces a file by one whose reading blocks.
+pub(crate) fn replace_by_pipe(path: &Path) {
+    fs::remove_file(path).unwrap();
+    mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+}
+
 pub(crate) fn send_signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }

@@ -7,11 +7,10 @@ use std::process::{ChildStderr, Stdio};
 use std::time::Instant;
 
 use breme_testkit::reserved_address;
-use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
 use crate::admin::metrics;
-use crate::harness::{DRIVERS, PATIENCE, Signal, Site, get, run, wait};
+use crate::harness::{DRIVERS, PATIENCE, Signal, Site, get, replace_by_pipe, run, wait};
 use crate::load_child::{background, result};
 use crate::tls::Authority;
 
@@ -444,10 +443,7 @@ fn a_pipe_in_place_of_a_file_fails_the_reload() {
     let mut proxy =
         Site::start_role("proxy", &["--admin", "127.0.0.1:0", "--config", config.to_str().unwrap()], Stdio::piped());
     let mut stderr = proxy.stderr();
-    for path in [&config, &token] {
-        fs::remove_file(path).unwrap();
-        mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-    }
+    [&config, &token].into_iter().for_each(|path| replace_by_pipe(path));
     for _ in 0..2 {
         proxy.signal(Signal::HUP);
         for (path, kept) in [(&token, "; keeping the old token"), (&config, "")] {

@@ -8,7 +8,7 @@ use std::process::{ChildStderr, Stdio};
 use rcgen::date_time_ymd;
 
 use crate::admin::metrics;
-use crate::harness::{Signal, Site, breme, get, run, wait_until};
+use crate::harness::{Signal, Site, breme, get, replace_by_pipe, run, wait_until};
 use crate::nats_servers::NatsServers;
 use crate::session_cluster::{Cluster, User};
 use crate::tls::{Authority, Signed};
@@ -109,6 +109,10 @@ fn an_expired_certificate_is_named_and_can_be_replaced() {
     std::fs::write(expired.files().1, "no key").unwrap();
     other.site.signal(Signal::HUP);
     other.wait_for_line("keeping the old certificate for other nodes");
+    replace_by_pipe(Path::new(expired.files().1));
+    other.site.signal(Signal::HUP);
+    other.wait_for_line("is not a regular file, and cannot be read again; keeping the old certificate for other nodes");
+    std::fs::remove_file(expired.files().1).unwrap();
     authority.sign("expired", |_| {});
     other.site.signal(Signal::HUP);
     other.wait_for_line("reloaded the certificate for other nodes");

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
 use serde_json::Value;
 
-use crate::harness::{DRIVERS, Nginx, Signal, Site, breme, load, load_json, run, send_signal};
+use crate::harness::{DRIVERS, Nginx, Signal, Site, breme, load, load_json, replace_by_pipe, run, send_signal};
 
 /// A CA, and the files of its certificates.
 pub(crate) struct Authority {
@@ -312,6 +312,9 @@ fn a_hang_up_signal_exchanges_the_certificate_and_harms_no_connection() {
         let good = std::fs::read(&signed.key).unwrap();
         std::fs::write(&signed.key, "no key").unwrap();
         hear("keeping the old certificate");
+        replace_by_pipe(&signed.key);
+        hear("is not a regular file, and cannot be read again; keeping the old certificate");
+        std::fs::remove_file(&signed.key).unwrap();
         std::fs::write(&signed.key, good).unwrap();
         hear("reloaded the certificate");
         let replaced = other.server();

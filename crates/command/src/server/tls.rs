@@ -8,6 +8,7 @@ use breme_driver::{Identity, ServerTls};
 use super::flags::TlsFlags;
 use super::place::ListenPlace;
 use crate::failure::Failure;
+use crate::file_check::FileCheck;
 use crate::tls::{IdentityFiles, PROTOCOLS, fingerprint};
 
 /// The response to a client that sends HTTP without TLS.
@@ -30,14 +31,16 @@ pub struct Reloading {
     expiry: CertificateExpiry,
     certificate: PathBuf,
     key: Option<PathBuf>,
+    file_check: FileCheck,
 }
 
 impl Reloading {
     /// Reads the files again, for new connections. Returns whether they are valid; if not, the old ones stay in use.
-    pub fn reload(&self) -> bool {
+    pub fn reload(&mut self) -> bool {
         let role = self.role;
         let files = files(&self.certificate, self.key.as_ref());
-        match files.identity_with_warning(role) {
+        let checked = self.file_check.check([&self.certificate].into_iter().chain(&self.key));
+        match checked.and_then(|()| files.identity_with_warning(role)) {
             Ok(identity) => {
                 self.tls.replace(&identity);
                 self.expiry.set(&identity);
@@ -75,7 +78,8 @@ impl Tls {
         let (certificate, key) = (certificate.clone(), flags.tls_key.clone());
         let expiry = CertificateExpiry::default();
         expiry.set(&identity);
-        let reloading = Reloading { role, tls: tls.clone(), expiry: expiry.clone(), certificate, key };
+        let file_check = FileCheck::default();
+        let reloading = Reloading { role, tls: tls.clone(), expiry: expiry.clone(), certificate, key, file_check };
         Ok(Some(Self { server: tls, expiry, reloading: Some(reloading) }))
     }
 }

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
 use std::time::Duration;
 
-use super::error_pages;
+use super::files::visible_files;
 
 /// How long a file may take to be read.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -60,11 +60,11 @@ impl FileCheck {
     }
 }
 
-/// Reads a file, or those of a folder of error pages.
+/// Reads a file, or those of a folder.
 fn read(path: &Path) -> Result<(), String> {
     let Ok(metadata) = fs::metadata(path) else { return Ok(()) };
     if metadata.is_dir() {
-        return error_pages::files(path).unwrap_or_default().iter().try_for_each(|file| read(file));
+        return visible_files(path).unwrap_or_default().iter().try_for_each(|file| read(file));
     }
     if !metadata.is_file() {
         return Err(format!("{} is not a regular file, and cannot be read again", path.display()));
