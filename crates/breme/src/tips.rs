@@ -60,6 +60,9 @@ const COMMAND_TIPS: &[Tip] = &[
     ("bench", "to load a URL: breme load URL; to compare servers: breme versus A B"),
     ("test", "to load a URL: breme load URL"),
     ("get", "to load a URL: breme load URL"),
+    // In a build without them.
+    ("wiki", "breme-light has no wiki: install breme"),
+    ("session", "breme-light has no session cluster: install breme"),
 ];
 
 /// Replaces clap's suggestion if there is a better one.

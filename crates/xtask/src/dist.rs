@@ -3,6 +3,7 @@
 mod licenses;
 mod sbom;
 
+use std::env;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -13,12 +14,41 @@ use crate::steps::{StepResult, cargo, output, root, step, target};
 /// Compiles and links C for other systems; from the package registry of Python.
 const ZIG: &str = "ziglang==0.17.1";
 const ZIGBUILD: (&str, &str) = ("cargo-zigbuild", "0.24.1");
+/// Rust's own linker and C library: zig's linker makes programs whose addresses are the same in each process. Packed,
+/// the relocations of a position-independent program take 15 kB in place of 1 MB.
+const LINKING: &str =
+    "-Clinker=rust-lld -Clinker-flavor=ld.lld -Clink-self-contained=yes -Clink-arg=-zpack-relative-relocs";
 const SBOM: (&str, &str) = ("cargo-cyclonedx", "0.5.9");
 
-/// Limit of a binary. It has 23.6 MB on x86_64: 17 MB of code, 3 MB of constants, and 2.8 MB of tables for unwinding,
-/// without which a panic would end the server. The smallest one that was built (levels 3 and "s" for the hottest crates
-/// only) had 22.4 MB.
-const BINARY_BYTES_MAX: u64 = 25_000_000;
+/// A binary with a selection of commands, packed under a name of its own.
+struct Edition {
+    name: &'static str,
+    flags: &'static [&'static str],
+    /// Limit of the binary, on each architecture.
+    bytes_max: u64,
+    /// The one that it replaces when it is installed.
+    other: &'static str,
+    /// The end of the description in the Debian package.
+    contents: &'static str,
+}
+
+/// What the larger one consists of: docs/PERFORMANCE.md.
+const EDITIONS: [Edition; 2] = [
+    Edition {
+        name: "breme",
+        flags: &[],
+        bytes_max: 25_000_000,
+        other: "breme-light",
+        contents: "It also has an HTTP/1.1 server, a caching and balancing proxy, a wiki, and a\n session cluster.",
+    },
+    Edition {
+        name: "breme-light",
+        flags: &["--no-default-features"],
+        bytes_max: 20_000_000,
+        other: "breme",
+        contents: "It also has an HTTP/1.1 server and a caching and balancing proxy; not, unlike\n the package breme, a wiki and a session cluster.",
+    },
+];
 
 struct Architecture {
     name: &'static str,
@@ -33,32 +63,36 @@ const ARCHITECTURES: [Architecture; 2] = [
 
 /// Builds everything for all architectures, or for the named ones.
 pub(crate) fn build(names: &[String]) -> StepResult {
-    let chosen = choose(names)?;
+    let architectures = choose(names)?;
     let tools = Tools::install()?;
     let folder = target().join("packages");
     if folder.exists() {
-        fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        remove_folder(&folder)?;
     }
     let version = version()?;
-    let pages = ManualPages::write(&folder.join("pages"))?;
-    let licenses = folder.join("licenses");
-    licenses::collect(&licenses, &tools.zig())?;
-    for architecture in chosen {
-        let binary = tools.compile(architecture)?;
-        check_binary(&binary)?;
-        let content = Content { binary: &binary, pages: &pages.0, licenses: &licenses };
-        let tree = folder.join(format!("breme-{version}-{}-linux", architecture.name));
-        fill(&tree, &content)?;
-        pack(&folder, &tree)?;
-        debian_package(&folder, architecture, &version, &content)?;
-        copy(&binary, &folder.join(format!("breme-{}", architecture.name)))?;
-        fs::remove_dir_all(&tree).map_err(|error| format!("{}: {error}", tree.display()))?;
-    }
-    for shared in [&pages.0, &licenses] {
-        fs::remove_dir_all(shared).map_err(|error| format!("{}: {error}", shared.display()))?;
+    for edition in &EDITIONS {
+        let (pages, licenses) = (folder.join("pages"), folder.join("licenses"));
+        write_manual_pages(edition, &pages)?;
+        licenses::collect(edition, &licenses, &tools.zig())?;
+        for architecture in &architectures {
+            let binary = tools.compile(edition, architecture)?;
+            check_binary(&binary, edition.bytes_max)?;
+            copy(&binary, &folder.join(format!("{}-{}", edition.name, architecture.name)))?;
+            let package = Package {
+                edition,
+                architecture,
+                version: &version,
+                binary: &binary,
+                pages: &pages,
+                licenses: &licenses,
+            };
+            package.write_archive(&folder)?;
+            package.write_debian(&folder)?;
+        }
+        [pages, licenses].iter().try_for_each(|shared| remove_folder(shared))?;
+        tools.list_crates(edition, &folder.join(format!("{}-{version}.cdx.json", edition.name)))?;
     }
     copy(&root().join("packaging/Containerfile"), &folder.join("Containerfile"))?;
-    tools.list_crates(&folder.join(format!("breme-{version}.cdx.json")))?;
     sum(&folder)
 }
 
@@ -110,8 +144,7 @@ impl Tools {
         self.folder.join("zig/ziglang")
     }
 
-    /// The binary of one architecture.
-    fn compile(&self, architecture: &Architecture) -> Result<PathBuf, String> {
+    fn compile(&self, edition: &Edition, architecture: &Architecture) -> Result<PathBuf, String> {
         let mut build = Command::new(self.program("cargo-zigbuild"));
         build.args([
             "zigbuild",
@@ -123,15 +156,17 @@ impl Tools {
             "--target",
             architecture.target,
         ]);
-        build.current_dir(root()).env("CARGO_ZIGBUILD_ZIG_PATH", self.zig().join("zig"));
-        step(architecture.target, build)?;
+        build.args(edition.flags).current_dir(root()).env("CARGO_ZIGBUILD_ZIG_PATH", self.zig().join("zig"));
+        let variable = format!("CARGO_TARGET_{}_RUSTFLAGS", architecture.target.to_uppercase().replace('-', "_"));
+        build.env(variable, format!("{LINKING} --remap-path-prefix={}=cargo", cargo_home()?.display()));
+        step(&format!("{} for {}", edition.name, architecture.target), build)?;
         Ok(target().join(architecture.target).join("dist/breme"))
     }
 
-    fn list_crates(&self, file: &Path) -> StepResult {
+    fn list_crates(&self, edition: &Edition, file: &Path) -> StepResult {
         let mut list = Command::new(self.program("cargo-cyclonedx"));
         list.args(["cyclonedx", "--format", "json", "--manifest-path", "crates/breme/Cargo.toml"]);
-        list.args(["--override-filename", "sbom"]).current_dir(root());
+        list.args(["--override-filename", "sbom"]).args(edition.flags).current_dir(root());
         step("list of crates", list)?;
         // It writes a list next to each manifest of the workspace, containing the path of this folder.
         let lists = fs::read_dir(root().join("crates")).map_err(|error| format!("crates: {error}"))?;
@@ -144,95 +179,109 @@ impl Tools {
     }
 }
 
-/// Completions and manual pages, written by a binary for this machine.
-struct ManualPages(PathBuf);
-
-impl ManualPages {
-    fn write(folder: &Path) -> Result<Self, String> {
-        let man = folder.join("man");
-        fs::create_dir_all(&man).map_err(|error| format!("{}: {error}", man.display()))?;
-        step("build", cargo(&["build", "--package", "breme"]))?;
-        let program = target().join("debug/breme");
-        let mut pages = Command::new(&program);
-        pages.arg("man").arg(&man);
-        step("manual pages", pages)?;
-        for shell in ["bash", "zsh", "fish"] {
-            let mut completions = Command::new(&program);
-            completions.args(["completions", shell]);
-            let file = folder.join(format!("breme.{shell}"));
-            write(&file, &output("breme completions", completions)?)?;
-        }
-        Ok(Self(folder.to_path_buf()))
-    }
+/// Writes completions and manual pages, by a binary for this machine.
+fn write_manual_pages(edition: &Edition, folder: &Path) -> StepResult {
+    let man = folder.join("man");
+    fs::create_dir_all(&man).map_err(|error| format!("{}: {error}", man.display()))?;
+    let mut build = cargo(&["build", "--package", "breme"]);
+    build.args(edition.flags);
+    step("build", build)?;
+    let program = target().join("debug/breme");
+    let mut pages = Command::new(&program);
+    pages.arg("man").arg(&man);
+    step("manual pages", pages)?;
+    ["bash", "zsh", "fish"].into_iter().try_for_each(|shell| {
+        let mut completions = Command::new(&program);
+        completions.args(["completions", shell]);
+        write(&folder.join(format!("breme.{shell}")), &output("breme completions", completions)?)
+    })
 }
 
-/// The binary must run on its own: it must not name an interpreter, as dynamically linked programs do.
-fn check_binary(binary: &Path) -> StepResult {
+/// The binary must run on its own, at any address: it must not name an interpreter, as dynamically linked programs do,
+/// and be of the type of shared objects (ELF, `ET_DYN`).
+fn check_binary(binary: &Path, bytes_max: u64) -> StepResult {
     let bytes = fs::read(binary).map_err(|error| format!("{}: {error}", binary.display()))?;
     let size = bytes.len() as u64;
-    if size > BINARY_BYTES_MAX {
-        return Err(format!("{} has {size} bytes; at most {BINARY_BYTES_MAX} are allowed", binary.display()));
+    if size > bytes_max {
+        return Err(format!("{} has {size} bytes; at most {bytes_max} are allowed", binary.display()));
     }
     if bytes.windows(7).any(|window| window == b"/ld-mus" || window == b"/ld-lin") {
         return Err(format!("{} is not static: it names a dynamic linker", binary.display()));
+    }
+    if bytes.get(16..18) != Some(&[3, 0]) {
+        return Err(format!("{} is not position-independent", binary.display()));
     }
     eprintln!("   {size} bytes");
     Ok(())
 }
 
-/// What each package of an architecture contains: the binary, and the folders of pages and licenses.
-struct Content<'a> {
+/// A binary, and what is packed with it.
+struct Package<'a> {
+    edition: &'a Edition,
+    architecture: &'a Architecture,
+    version: &'a str,
     binary: &'a Path,
     pages: &'a Path,
     licenses: &'a Path,
 }
 
-/// Fills the tree of the archive: `breme`, and the files that accompany it.
-fn fill(tree: &Path, content: &Content<'_>) -> StepResult {
-    copy(content.binary, &tree.join("breme"))?;
-    for name in ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"] {
-        copy(&root().join(name), &tree.join(name))?;
+impl Package<'_> {
+    fn write_archive(&self, folder: &Path) -> StepResult {
+        let name = format!("{}-{}-{}-linux", self.edition.name, self.version, self.architecture.name);
+        let tree = folder.join(&name);
+        copy(self.binary, &tree.join("breme"))?;
+        for name in ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"] {
+            copy(&root().join(name), &tree.join(name))?;
+        }
+        copy(&root().join("packaging/breme-proxy.service"), &tree.join("breme-proxy.service"))?;
+        copy_folder(self.licenses, &tree.join("licenses"))?;
+        copy_folder(self.pages, &tree.join("share"))?;
+        let mut tar = Command::new("tar");
+        tar.args(["--create", "--gzip", "--owner=0", "--group=0", "--numeric-owner", "--sort=name", "--file"]);
+        tar.arg(folder.join(format!("{name}.tar.gz"))).arg("--directory").arg(folder).arg(&name);
+        step(&format!("{name}.tar.gz"), tar)?;
+        remove_folder(&tree)
     }
-    copy(&root().join("packaging/breme-proxy.service"), &tree.join("breme-proxy.service"))?;
-    copy_folder(content.licenses, &tree.join("licenses"))?;
-    copy_folder(content.pages, &tree.join("share"))
-}
 
-fn pack(folder: &Path, tree: &Path) -> StepResult {
-    let name = tree.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let mut tar = Command::new("tar");
-    tar.args(["--create", "--gzip", "--owner=0", "--group=0", "--numeric-owner", "--sort=name", "--file"]);
-    tar.arg(folder.join(format!("{name}.tar.gz"))).arg("--directory").arg(folder).arg(&name);
-    step(&format!("{name}.tar.gz"), tar)
-}
-
-fn debian_package(folder: &Path, architecture: &Architecture, version: &str, content: &Content<'_>) -> StepResult {
-    let name = format!("breme_{version}_{}", architecture.debian);
-    let tree = folder.join(&name);
-    let man = tree.join("usr/share/man/man1");
-    copy(content.binary, &tree.join("usr/bin/breme"))?;
-    copy_folder(&content.pages.join("man"), &man)?;
-    compress(&man)?;
-    for (from, to) in [
-        ("breme.bash", "usr/share/bash-completion/completions/breme"),
-        ("breme.zsh", "usr/share/zsh/vendor-completions/_breme"),
-        ("breme.fish", "usr/share/fish/vendor_completions.d/breme.fish"),
-    ] {
-        copy(&content.pages.join(from), &tree.join(to))?;
+    fn write_debian(&self, folder: &Path) -> StepResult {
+        let package = self.edition.name;
+        let name = format!("{package}_{}_{}", self.version, self.architecture.debian);
+        let tree = folder.join(&name);
+        let man = tree.join("usr/share/man/man1");
+        copy(self.binary, &tree.join("usr/bin/breme"))?;
+        copy_folder(&self.pages.join("man"), &man)?;
+        compress(&man)?;
+        for (from, to) in [
+            ("breme.bash", "usr/share/bash-completion/completions/breme"),
+            ("breme.zsh", "usr/share/zsh/vendor-completions/_breme"),
+            ("breme.fish", "usr/share/fish/vendor_completions.d/breme.fish"),
+        ] {
+            copy(&self.pages.join(from), &tree.join(to))?;
+        }
+        copy(&root().join("packaging/breme-proxy.service"), &tree.join("usr/lib/systemd/system/breme-proxy.service"))?;
+        let documents = tree.join("usr/share/doc").join(package);
+        copy(&root().join("packaging/copyright"), &documents.join("copyright"))?;
+        copy_folder(self.licenses, &documents.join("licenses"))?;
+        write(&tree.join("DEBIAN/control"), self.control()?.as_bytes())?;
+        open_folders(&tree)?;
+        let mut dpkg = Command::new("dpkg-deb");
+        dpkg.args(["--root-owner-group", "--build"]).arg(&tree).arg(folder.join(format!("{name}.deb")));
+        step(&format!("{name}.deb"), dpkg)?;
+        remove_folder(&tree)
     }
-    copy(&root().join("packaging/breme-proxy.service"), &tree.join("usr/lib/systemd/system/breme-proxy.service"))?;
-    copy(&root().join("packaging/copyright"), &tree.join("usr/share/doc/breme/copyright"))?;
-    copy_folder(content.licenses, &tree.join("usr/share/doc/breme/licenses"))?;
-    let control = fs::read_to_string(root().join("packaging/control"))
-        .map_err(|error| format!("packaging/control: {error}"))?
-        .replace("{version}", version)
-        .replace("{architecture}", architecture.debian);
-    write(&tree.join("DEBIAN/control"), control.as_bytes())?;
-    open_folders(&tree)?;
-    let mut dpkg = Command::new("dpkg-deb");
-    dpkg.args(["--root-owner-group", "--build"]).arg(&tree).arg(folder.join(format!("{name}.deb")));
-    step(&format!("{name}.deb"), dpkg)?;
-    fs::remove_dir_all(&tree).map_err(|error| format!("{}: {error}", tree.display()))
+
+    fn control(&self) -> Result<String, String> {
+        let template = fs::read_to_string(root().join("packaging/control"));
+        let values = [
+            ("{package}", self.edition.name),
+            ("{version}", self.version),
+            ("{architecture}", self.architecture.debian),
+            ("{other}", self.edition.other),
+            ("{contents}", self.edition.contents),
+        ];
+        let fill = |text: String, (name, value): (&str, &str)| text.replace(name, value);
+        Ok(values.into_iter().fold(template.map_err(|error| format!("packaging/control: {error}"))?, fill))
+    }
 }
 
 /// Gives all folders the permissions of installed ones, which dpkg-deb requires, whatever the umask.
@@ -270,6 +319,15 @@ fn version() -> Result<String, String> {
     version.map(str::to_owned).ok_or_else(|| String::from("Cargo.toml: the workspace has no version"))
 }
 
+/// Where the sources of crates are; their paths are part of the messages of panics.
+fn cargo_home() -> Result<PathBuf, String> {
+    let home = || env::home_dir().map(|home| home.join(".cargo"));
+    env::var_os("CARGO_HOME")
+        .map(PathBuf::from)
+        .or_else(home)
+        .ok_or_else(|| String::from("neither CARGO_HOME nor HOME is set"))
+}
+
 /// Copies a file with its permissions, into a folder that may be missing.
 fn copy(from: &Path, to: &Path) -> StepResult {
     create_parent(to)?;
@@ -280,6 +338,10 @@ fn write(file: &Path, content: &[u8]) -> StepResult {
     create_parent(file)?;
     fs::write(file, content).map_err(|error| format!("{}: {error}", file.display()))?;
     fs::set_permissions(file, fs::Permissions::from_mode(0o644)).map_err(|error| format!("{}: {error}", file.display()))
+}
+
+fn remove_folder(folder: &Path) -> StepResult {
+    fs::remove_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))
 }
 
 fn create_parent(file: &Path) -> StepResult {
@@ -309,7 +371,7 @@ mod tests {
 
     #[test]
     fn folders_of_a_package_are_open_whatever_the_umask() {
-        let root = std::env::temp_dir().join(format!("breme-xtask-{}", std::process::id()));
+        let root = env::temp_dir().join(format!("breme-xtask-{}", std::process::id()));
         let (usr, inner) = (root.join("usr"), root.join("usr/bin"));
         fs::create_dir_all(&inner).unwrap();
         let folders = [root.as_path(), &usr, &inner];
@@ -320,6 +382,24 @@ mod tests {
         open_folders(&root).unwrap();
         assert_eq!(folders.map(mode), [0o755; 3]);
         fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn packages_replace_each_other() {
+        let control = |edition| {
+            let none = Path::new("");
+            let architecture = &ARCHITECTURES[0];
+            Package { edition, architecture, version: "1.2.3", binary: none, pages: none, licenses: none }
+                .control()
+                .unwrap()
+        };
+        let [full, light] = [0, 1].map(|index| control(&EDITIONS[index]));
+        assert!(full.starts_with("Package: breme\nVersion: 1.2.3\nArchitecture: amd64\n"), "{full}");
+        assert!(full.contains("\nConflicts: breme-light\nReplaces: breme-light\n"), "{full}");
+        assert!(light.contains("Package: breme-light\n") && light.contains("\nConflicts: breme\n"), "{light}");
+        for text in [full, light] {
+            assert!(!text.contains('{') && text.lines().all(|line| line.len() <= 80 && !line.is_empty()), "{text}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::{ARCHITECTURES, copy, write};
+use super::{ARCHITECTURES, Edition, copy, write};
 use crate::steps::{StepResult, cargo, output, root};
 
 /// How the names of files with licenses begin, in lower case.
@@ -17,8 +17,8 @@ const FILE_NAMES: [&str; 6] = ["license", "licence", "unlicense", "copying", "co
 const CHARTS: [&str; 4] = ["echarts.LICENSE", "echarts.LICENSE-d3", "echarts.LICENSE-zrender", "echarts.NOTICE"];
 
 /// Writes them to a folder. `zig` contains the C library and the unwinder.
-pub(super) fn collect(folder: &Path, zig: &Path) -> StepResult {
-    write(&folder.join("crates.txt"), texts(&linked_crates(&metadata()?)?)?.as_bytes())?;
+pub(super) fn collect(edition: &Edition, folder: &Path, zig: &Path) -> StepResult {
+    write(&folder.join("crates.txt"), texts(&linked_crates(&metadata(edition)?)?)?.as_bytes())?;
     for name in CHARTS {
         copy(&root().join("crates/report/assets").join(name), &folder.join(name))?;
     }
@@ -98,8 +98,9 @@ fn license_files(folder: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(files)
 }
 
-fn metadata() -> Result<Value, String> {
+fn metadata(edition: &Edition) -> Result<Value, String> {
     let mut command = cargo(&["metadata", "--locked", "--format-version", "1"]);
+    command.args(edition.flags);
     for architecture in &ARCHITECTURES {
         command.args(["--filter-platform", architecture.target]);
     }
