@@ -57,11 +57,23 @@ struct Architecture {
     name: &'static str,
     target: &'static str,
     debian: &'static str,
+    /// Whether Rust's target links static programs for any address.
+    is_position_independent: bool,
 }
 
 const ARCHITECTURES: [Architecture; 2] = [
-    Architecture { name: "x86_64", target: "x86_64-unknown-linux-musl", debian: "amd64" },
-    Architecture { name: "aarch64", target: "aarch64-unknown-linux-musl", debian: "arm64" },
+    Architecture {
+        name: "x86_64",
+        target: "x86_64-unknown-linux-musl",
+        debian: "amd64",
+        is_position_independent: true,
+    },
+    Architecture {
+        name: "aarch64",
+        target: "aarch64-unknown-linux-musl",
+        debian: "arm64",
+        is_position_independent: false,
+    },
 ];
 
 /// Builds everything for all architectures, or for the named ones.
@@ -79,7 +91,7 @@ pub(crate) fn build(names: &[String]) -> StepResult {
         licenses::collect(edition, &licenses, &tools.zig())?;
         for architecture in &architectures {
             let binary = tools.compile(edition, architecture)?;
-            check_binary(&binary, edition.bytes_max)?;
+            check_binary(&binary, edition, architecture)?;
             copy(&binary, &folder.join(format!("{}-{}", edition.name, architecture.name)))?;
             let package = Package {
                 edition,
@@ -200,18 +212,19 @@ fn write_manual_pages(edition: &Edition, folder: &Path) -> StepResult {
     })
 }
 
-/// The binary must run on its own, at any address: it must not name an interpreter, as dynamically linked programs do,
-/// and be of the type of shared objects (ELF, `ET_DYN`).
-fn check_binary(binary: &Path, bytes_max: u64) -> StepResult {
+/// The binary must run on its own, and where possible at any address: it must not name an interpreter, as dynamically
+/// linked programs do, and be of the type of shared objects (ELF, `ET_DYN`).
+fn check_binary(binary: &Path, edition: &Edition, architecture: &Architecture) -> StepResult {
     let bytes = fs::read(binary).map_err(|error| format!("{}: {error}", binary.display()))?;
     let size = bytes.len() as u64;
+    let bytes_max = edition.bytes_max;
     if size > bytes_max {
         return Err(format!("{} has {size} bytes; at most {bytes_max} are allowed", binary.display()));
     }
     if bytes.windows(7).any(|window| window == b"/ld-mus" || window == b"/ld-lin") {
         return Err(format!("{} is not static: it names a dynamic linker", binary.display()));
     }
-    if bytes.get(16..18) != Some(&[3, 0]) {
+    if architecture.is_position_independent && bytes.get(16..18) != Some(&[3, 0]) {
         return Err(format!("{} is not position-independent", binary.display()));
     }
     eprintln!("   {size} bytes");
@@ -286,6 +299,22 @@ mod tests {
         assert_eq!(choose(&[]).map(|all| all.len()), Ok(2));
         assert_eq!(choose(&[String::from("aarch64")]).map(|all| all[0].debian), Ok("arm64"));
         assert!(choose(&[String::from("sparc")]).is_err_and(|error| error.contains("x86_64")));
+    }
+
+    #[test]
+    fn unfit_binaries_are_refused() {
+        let binary = env::temp_dir().join(format!("breme-xtask-binary-{}", std::process::id()));
+        let check = |elf_type: u8, rest: &[u8], architecture: &Architecture| {
+            fs::write(&binary, [[0; 16].as_slice(), &[elf_type, 0], rest].concat()).unwrap();
+            check_binary(&binary, &Edition { bytes_max: 100, ..EDITIONS[0] }, architecture)
+        };
+        let [x86, arm] = &ARCHITECTURES;
+        assert_eq!(check(3, b"", x86), Ok(()));
+        assert_eq!(check(2, b"", arm), Ok(()));
+        assert!(check(2, b"", x86).is_err_and(|error| error.contains("not position-independent")));
+        assert!(check(3, b"/lib/ld-musl-x86_64.so.1", x86).is_err_and(|error| error.contains("dynamic linker")));
+        assert!(check(3, &[0; 83], x86).is_err_and(|error| error.contains("has 101 bytes; at most 100")));
+        fs::remove_file(&binary).unwrap();
     }
 
     #[test]
