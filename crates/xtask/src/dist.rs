@@ -14,14 +14,14 @@ use package::Package;
 
 use crate::steps::{StepResult, cargo, output, root, step, target};
 
-/// Compiles and links C for other systems; from the package registry of Python.
+/// Compiles C for other systems; from the package registry of Python.
 const ZIG: &str = "ziglang==0.17.1";
 const ZIGBUILD: (&str, &str) = ("cargo-zigbuild", "0.24.1");
+const SBOM: (&str, &str) = ("cargo-cyclonedx", "0.5.9");
 /// Rust's own linker and C library: zig's linker makes programs whose addresses are the same in each process. Packed,
 /// the relocations of a position-independent program take 15 kB in place of 1 MB.
 const LINKING: &str =
     "-Clinker=rust-lld -Clinker-flavor=ld.lld -Clink-self-contained=yes -Clink-arg=-zpack-relative-relocs";
-const SBOM: (&str, &str) = ("cargo-cyclonedx", "0.5.9");
 
 /// A binary with a selection of commands, packed under a name of its own.
 struct Edition {

@@ -304,13 +304,13 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Directly: a program for that would have to be started first.
 /// Replaces a file by one whose reading blocks.
 pub(crate) fn replace_by_pipe(path: &Path) {
     fs::remove_file(path).unwrap();
     mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
 }
 
+/// Directly: a program for that would have to be started first.
 pub(crate) fn send_signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }

@@ -16,7 +16,8 @@ const FILE_NAMES: [&str; 6] = ["license", "licence", "unlicense", "copying", "co
 /// The charts of reports; in the folder of assets.
 const CHARTS: [&str; 4] = ["echarts.LICENSE", "echarts.LICENSE-d3", "echarts.LICENSE-zrender", "echarts.NOTICE"];
 
-/// Writes them to a folder. `zig` contains the C library and the unwinder.
+/// Writes them to a folder. `zig` has the texts of musl and libunwind, which Rust's library for musl contains without
+/// them.
 pub(super) fn collect(edition: &Edition, folder: &Path, zig: &Path) -> StepResult {
     write(&folder.join("crates.txt"), texts(&linked_crates(&metadata(edition)?)?)?.as_bytes())?;
     for name in CHARTS {
