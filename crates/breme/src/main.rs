@@ -10,6 +10,7 @@
 
 #[cfg(target_os = "linux")]
 mod doctor;
+#[cfg(feature = "import")]
 mod import;
 mod installation;
 #[cfg(target_os = "linux")]
@@ -29,42 +30,31 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use roles::RoleCommand;
 
-/// The examples of the commands that a build may lack.
-#[cfg(feature = "applications")]
-macro_rules! examples_of_applications {
-    () => {
-        "  breme wiki                                       # wiki in ./wiki.db, on port 8083
-  breme session                                    # session application in ./sessions, on port 8084
-"
-    };
+/// The examples of this build's commands.
+fn examples() -> String {
+    let examples = [
+        ("site ./public", "serve a folder on http://127.0.0.1:8080", true),
+        ("load -c 50 -d 10s http://127.0.0.1:8080/", "load-test it", true),
+        ("proxy --upstream http://127.0.0.1:8080", "proxy in front of it, on port 8081", cfg!(feature = "proxy")),
+        ("link --to 127.0.0.1:8080 --delay 20ms", "network path with a delay to it, on port 8082", true),
+        ("wiki", "wiki in ./wiki.db, on port 8083", cfg!(feature = "applications")),
+        ("session", "session application in ./sessions, on port 8084", cfg!(feature = "applications")),
+        ("versus http://a:8080/ http://b:8080/", "compare two servers", true),
+        ("init", "write an experiment to start from", true),
+        ("run experiment.toml", "compare servers in a repeatable experiment", true),
+        ("watch watch.toml", "measure servers periodically, for days or weeks", cfg!(feature = "watch")),
+    ];
+    let lines = examples.iter().filter(|(.., is_built)| *is_built);
+    let lines: String = lines.map(|(command, purpose, _)| format!("  breme {command:<43}# {purpose}\n")).collect();
+    format!(
+        "Examples:\n{lines}\n`breme help COMMAND` shows the flags of a command.\n\
+         Documentation: README.md and docs/ in the source repository."
+    )
 }
-#[cfg(not(feature = "applications"))]
-macro_rules! examples_of_applications {
-    () => {
-        ""
-    };
-}
-
-const EXAMPLES: &str = concat!(
-    "Examples:
-  breme site ./public                              # serve a folder on http://127.0.0.1:8080
-  breme load -c 50 -d 10s http://127.0.0.1:8080/   # load-test it
-  breme proxy --upstream http://127.0.0.1:8080     # proxy in front of it, on port 8081
-  breme link --to 127.0.0.1:8080 --delay 20ms      # network path with a delay to it, on port 8082
-",
-    examples_of_applications!(),
-    "  breme versus http://a:8080/ http://b:8080/       # compare two servers
-  breme init                                       # write an experiment to start from
-  breme run experiment.toml                        # compare servers in a repeatable experiment
-  breme watch watch.toml                           # measure servers periodically, for days or weeks
-
-`breme help COMMAND` shows the flags of a command.
-Documentation: README.md and docs/ in the source repository."
-);
 
 /// A wind tunnel for web servers: serve, proxy, load-test, and compare.
 #[derive(Debug, Parser)]
-#[command(name = "breme", version, propagate_version = true, after_help = EXAMPLES)]
+#[command(name = "breme", version, propagate_version = true, after_help = examples())]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -96,12 +86,13 @@ enum Command {
     #[cfg(target_os = "linux")]
     Runs(laboratory::RunsArgs),
     /// Measure targets periodically for hours, days or weeks: uptime, response times, resources, findings, alerts.
-    #[cfg(target_os = "linux")]
+    #[cfg(all(feature = "watch", target_os = "linux"))]
     Watch(Box<breme_watch_command::WatchArgs>),
     /// Check whether this machine is fit to measure on.
     #[cfg(target_os = "linux")]
     Doctor(doctor::DoctorArgs),
     /// Turn recorded traffic or an OpenAPI description into a scenario for `breme load`.
+    #[cfg(feature = "import")]
     Import(import::ImportArgs),
     /// Print completions for a shell.
     Completions(installation::CompletionsArgs),
@@ -133,10 +124,11 @@ fn main() -> ExitCode {
         Command::Report(args) => laboratory::report(&args),
         #[cfg(target_os = "linux")]
         Command::Runs(args) => laboratory::runs(&args),
-        #[cfg(target_os = "linux")]
+        #[cfg(all(feature = "watch", target_os = "linux"))]
         Command::Watch(args) => breme_watch_command::run(&args),
         #[cfg(target_os = "linux")]
         Command::Doctor(args) => doctor::run(&args),
+        #[cfg(feature = "import")]
         Command::Import(args) => import::run(&args),
         Command::Completions(args) => installation::completions(&args, &Cli::command()),
         Command::Man(args) => installation::man(&args, Cli::command()),
@@ -154,7 +146,7 @@ mod tests {
     #[test]
     fn the_examples_call_commands_of_this_build() {
         let program = Cli::command();
-        for line in super::EXAMPLES.lines().filter_map(|line| line.strip_prefix("  breme ")) {
+        for line in super::examples().lines().filter_map(|line| line.strip_prefix("  breme ")) {
             let name = line.split_whitespace().next().unwrap();
             assert!(program.find_subcommand(name).is_some(), "{name}");
         }

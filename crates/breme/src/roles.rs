@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use breme_load_command::LoadArgs;
+#[cfg(feature = "proxy")]
 use breme_proxy_command::ProxyArgs;
 use clap::Subcommand;
 
@@ -17,6 +18,7 @@ pub enum RoleCommand {
     /// Serve a folder of static files, generated responses for measurements, or both.
     Site(Box<site::SiteArgs>),
     /// Run a reverse or forward proxy with load balancing, a cache and an access log.
+    #[cfg(feature = "proxy")]
     Proxy(Box<ProxyArgs>),
     /// Relay TCP connections over a simulated network path: delay, jitter, bandwidth, loss.
     Link(Box<link::LinkArgs>),
@@ -33,6 +35,7 @@ impl RoleCommand {
         match self {
             Self::Load(args) => breme_load_command::run(&args),
             Self::Site(args) => site::run(*args),
+            #[cfg(feature = "proxy")]
             Self::Proxy(args) => breme_proxy_command::run(&args),
             Self::Link(args) => link::run(&args),
             #[cfg(feature = "applications")]

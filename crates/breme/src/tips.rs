@@ -61,8 +61,11 @@ const COMMAND_TIPS: &[Tip] = &[
     ("test", "to load a URL: breme load URL"),
     ("get", "to load a URL: breme load URL"),
     // In a build without them.
-    ("wiki", "breme-light has no wiki: install breme"),
-    ("session", "breme-light has no session cluster: install breme"),
+    ("import", "this build has no import: install the package breme"),
+    ("proxy", "this build has no proxy: install the package breme"),
+    ("session", "this build has no session cluster: install the package breme"),
+    ("watch", "this build has no watch: install the package breme"),
+    ("wiki", "this build has no wiki: install the package breme"),
 ];
 
 /// Replaces clap's suggestion if there is a better one.

@@ -82,6 +82,7 @@ pub(super) fn check_files(command: &str, arguments: &[String]) -> Result<(), Str
     let files = match Program::try_parse_from(words).map_err(|error| in_a_line(&error))?.role {
         RoleCommand::Load(args) => args.check_files(),
         RoleCommand::Site(args) => args.check_files(),
+        #[cfg(feature = "proxy")]
         RoleCommand::Proxy(args) => args.check_files(),
         RoleCommand::Link(_) => Ok(()),
         // Its only files are those that it creates, and a token.
@@ -114,6 +115,15 @@ mod tests {
         assert!(flag("tls-cert").is_path && flag("tls-cert").takes_value);
         assert!(flag("directory").is_positional && flag("directory").is_path);
         assert_eq!(flag("http").values, ["1.0", "1.1"]);
+        assert!(site.resets.is_empty());
+        let link = roles.0.iter().find(|role| role.name == "link").unwrap();
+        assert!(link.flags.iter().any(|flag| flag.name == "to" && flag.is_upstream));
+    }
+
+    #[cfg(feature = "proxy")]
+    #[test]
+    fn a_proxys_flags_and_resets_are_those_of_its_command() {
+        let roles = roles();
         let proxy = &roles.0[1];
         let upstreams: Vec<&str> =
             proxy.flags.iter().filter(|flag| flag.is_upstream).map(|flag| flag.name.as_str()).collect();
@@ -123,9 +133,8 @@ mod tests {
         assert_eq!(needed, ["cache-memory"]);
         // The last two are known by name to the plan and the runner.
         assert!(needed.into_iter().chain(["admin-token-file", "config"]).all(has));
-        assert!(site.resets.is_empty());
-        let link = roles.0.iter().find(|role| role.name == "link").unwrap();
-        assert!(link.flags.iter().any(|flag| flag.name == "to" && flag.is_upstream));
+        let missing = ["--upstream=http://127.0.0.1:1", "--upstream-ca=/no/ca"].map(str::to_owned);
+        assert!(check_files("proxy", &missing).unwrap_err().contains("--upstream-ca /no/ca"));
     }
 
     #[test]
@@ -134,9 +143,6 @@ mod tests {
         let problem = |command, text| check_files(command, &words(text)).unwrap_err();
         assert!(problem("site", "/no/such/folder").contains("/no/such/folder"));
         assert!(problem("site", "--lab --tls-cert /no/such/cert").contains("--tls-cert /no/such/cert"));
-        assert!(
-            problem("proxy", "--upstream http://127.0.0.1:1 --upstream-ca /no/ca").contains("--upstream-ca /no/ca")
-        );
         assert!(problem("load", "https://127.0.0.1:1/ --cacert /no/ca").contains("--cacert /no/ca"));
         assert_eq!(check_files("site", &words("${folder}/www --tls-cert ${folder}/cert.pem")), Ok(()));
         assert_eq!(check_files("load", &words("https://127.0.0.1:1/ --cacert ${site.folder}/ca")), Ok(()));
