@@ -15,11 +15,9 @@ mod import;
 mod installation;
 #[cfg(target_os = "linux")]
 mod laboratory;
-mod link;
 mod roles;
 #[cfg(feature = "applications")]
 mod session;
-mod site;
 mod tips;
 #[cfg(feature = "applications")]
 mod wiki;

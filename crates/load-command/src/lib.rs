@@ -98,7 +98,7 @@ fn measure(args: &LoadArgs) -> Result<ExitCode, Failure> {
     }
     let origin = args.origin_counter.as_deref().map(OriginCounter::begin).transpose()?;
     let watched = Watched { progress, intervals, export: export.clone() };
-    let (mut shards, generator, interruption) = drive(&run, args, clock, (&tls, unix_sockets), watched)?;
+    let (mut shards, generator, interruption) = drive(&run, args, (&tls, unix_sockets), clock, watched)?;
     let mut outcome = run.outcome(&mut shards, &generator);
     export.iter().for_each(|export| export.set_final(&run));
     if let Some(address) = args.connection.address_text() {

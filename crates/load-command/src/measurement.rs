@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use breme_command::driver::DriverChoice;
 use breme_command::failure::{Failure, in_a_line};
 use breme_command::tls::ClientFiles;
-use breme_driver::{Clock, DriverKind, DriverSettings, Stopper, start};
-use breme_load::{Generator, Load, Run};
+use breme_driver::{Clock, DriverKind, Stopper};
+use breme_load::{Generator, Run};
 use breme_load_plan::{Plan, Settings};
 use breme_load_result::LoadOutcome;
 use breme_node::TlsFailure;
@@ -18,7 +18,7 @@ use clap::Parser;
 use parking_lot::Mutex;
 
 use super::arguments::{LoadArgs, Peers};
-use super::drive::{STOPPING_TIMEOUT, descriptors};
+use super::drive::{descriptors, internal_error, start};
 use super::timed_call::TimedCall;
 use super::tls;
 
@@ -200,45 +200,19 @@ impl Measurement {
         self.ensure_time(deadline)?;
         let Peers { addresses, unix_sockets } = self.resolve(deadline)?;
         let settings = self.rest(deadline)?;
-        let timeout = settings.timeout;
         let plan = plan(&self.args, settings).map_err(MeasurementError::local)?;
         // A resumed session of an earlier run would hide that the certificate has been replaced or has expired.
         let tls = tls::clients(&self.args, &self.tls_files, plan.hosts()).map_err(MeasurementError::local)?;
         let threads = self.args.thread_count(&plan);
         let clock = Clock::start();
         let run = Arc::new(Run::new(plan, addresses, threads, clock.wall_clock()));
-        let settings = DriverSettings {
-            threads,
-            spin_before_deadline: self.args.spin(run.plan()),
-            connect_timeout: timeout,
-            stopping_timeout: STOPPING_TIMEOUT,
-            tls_clients: tls.clone().into(),
-            unix_sockets,
-            events_fallback: self.args.driver.events_fallback(),
-            ..DriverSettings::default()
-        };
-        let begun = Instant::now();
-        let running =
-            start(driver(self.args.driver), Vec::new(), &settings, clock, |shard| Load::new(Arc::clone(&run), shard))
-                .map_err(|error| MeasurementError::Local(error.to_string()))?;
+        let running = start(&run, &self.args, driver(self.args.driver), (&tls, unix_sockets), clock)
+            .map_err(|error| MeasurementError::Local(error.to_string()))?;
         stop.add(running.stopper());
-        let ended = running.join();
-        let mut shards = ended
-            .into_iter()
-            .collect::<Result<Vec<Load>, _>>()
-            .map_err(|panic| MeasurementError::Local(format!("internal error, please report it: {panic}")))?;
-        let began = run.started().unwrap_or_default();
-        let generator = Generator {
-            // Other loads run in this process at the same time.
-            process_cpu: None,
-            process_elapsed: begun.elapsed(),
-            processors: breme_sys::parallelism(),
-            spun: Vec::new(),
-            interrupted: stop.is_set(),
-            started_at: clock.unix_time(began),
-            started_at_monotonic: clock.monotonic(began),
-            tls: None,
-        };
+        let (mut shards, generator) =
+            running.join().map_err(|panic| MeasurementError::Local(internal_error(&panic)))?;
+        // Other loads run in this process at the same time.
+        let generator = Generator { process_cpu: None, interrupted: stop.is_set(), ..generator };
         let outcome = run.outcome(&mut shards, &generator);
         let response = run.response_histogram();
         Ok(MeasurementResult {

@@ -47,6 +47,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // commands and what they have in common
     ("admin", &["base", "node", "http", "http1", "server", "sys", "driver", "http-client"]),
     ("command", &["admin", "base", "node", "http", "toml", "sys", "driver", "axum-server"]),
+    ("site-command", &["admin", "command", "base", "http", "origin", "sys", "driver"]),
+    ("link-command", &["admin", "command", "base", "node", "link", "driver"]),
+    ("generator", &["load", "load-result", "sys", "driver"]),
     (
         "load-command",
         &[
@@ -56,6 +59,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "node",
             "http",
             "stats",
+            "generator",
             "load",
             "load-plan",
             "load-result",
@@ -96,13 +100,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "base",
             "command",
             "import",
-            "node",
-            "http",
-            "stats",
-            "origin",
+            "site-command",
+            "link-command",
             "load-command",
             "proxy-command",
-            "link",
             "sys",
             "driver",
             "experiment",
@@ -145,7 +146,8 @@ const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
     ("load", &["sim", "testkit", "origin"]),
     ("proxy", &["sim", "testkit", "origin", "load", "load-plan", "driver"]),
     ("link", &["sim", "testkit"]),
-    ("breme", &["conformance", "testkit", "sim", "load", "load-plan"]),
+    ("generator", &["load-plan"]),
+    ("breme", &["conformance", "testkit", "sim", "http", "load", "load-plan", "origin", "stats"]),
 ];
 
 const PREFIX: &str = "breme-";

@@ -1,7 +1,7 @@
 //! The corpus of ways out of a site, against a real folder with links in it: the whole way from request to system call.
 
 /// The adapter of the binary itself.
-#[path = "../../../breme/src/site/folder.rs"]
+#[path = "../../../site-command/src/folder.rs"]
 mod folder;
 
 use std::fs;

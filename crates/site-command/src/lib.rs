@@ -2,6 +2,11 @@
 //!
 //! It does what the pure crate cannot: opening the folder, generating keys, descriptors, listeners and signals.
 
+// `eprintln!` panics if the log cannot be written: `breme_base::error_line!` does not.
+#![cfg_attr(not(test), warn(clippy::print_stderr))]
+// Texts of help are doc comments, but no Markdown: `[http[s]://]HOST` is no link.
+#![allow(rustdoc::broken_intra_doc_links, rustdoc::invalid_html_tags, rustdoc::bare_urls)]
+
 mod arguments;
 mod folder;
 mod metrics;
@@ -25,9 +30,8 @@ use metrics::SiteMetrics;
 
 const KEY_BYTES_MAX: u64 = 4096;
 
-#[expect(clippy::needless_pass_by_value, reason = "the command line is ours for good")]
-pub fn run(args: SiteArgs) -> ExitCode {
-    exit("site", serve(&args).map(|()| ExitCode::SUCCESS))
+pub fn run(args: &SiteArgs) -> ExitCode {
+    exit("site", serve(args).map(|()| ExitCode::SUCCESS))
 }
 
 fn serve(args: &SiteArgs) -> Result<(), Failure> {

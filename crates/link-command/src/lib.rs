@@ -1,5 +1,10 @@
 //! `breme link`: converts flags to the properties of a network path, and runs it on a driver.
 
+// `eprintln!` panics if the log cannot be written: `breme_base::error_line!` does not.
+#![cfg_attr(not(test), warn(clippy::print_stderr))]
+// Texts of help are doc comments, but no Markdown: `[http[s]://]HOST` is no link.
+#![allow(rustdoc::broken_intra_doc_links, rustdoc::invalid_html_tags, rustdoc::bare_urls)]
+
 mod arguments;
 mod metrics;
 
