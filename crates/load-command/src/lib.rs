@@ -6,7 +6,7 @@
 //! | `tls` | trusted certificates, and the client's identity |
 //! | `drive` | the load on a driver, and how many descriptors it needs |
 //! | `stdin`, `attendant` | control by a parent program; signals and progress while the load runs |
-//! | `feed`, `view` | intervals for other threads; the live view |
+//! | `feed`, `view` | intervals for other threads; the live view, a feature |
 //! | `live`, `export` | the metrics of a running load, and where they go |
 //! | `origin_counter`, `fail_if` | requests by the origin's count; conditions on the result |
 //! | `output`, `page` | the result: on standard output, in files, as a page |
@@ -36,6 +36,7 @@ mod stdin;
 #[cfg(target_os = "linux")]
 mod timed_call;
 mod tls;
+#[cfg_attr(not(feature = "view"), path = "no_view.rs")]
 mod view;
 
 use std::process::ExitCode;

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use breme_base::terminal::{BOLD, DIM, Style};
-use breme_base::{markdown_prose, plural};
+use breme_base::{CalendarTime, UnixSeconds, markdown_prose, plural};
 use breme_expression::Unit;
 use breme_judge::{History, HistoryRow, HistoryRun, RunRole, TrendVerdict};
 
@@ -166,10 +166,10 @@ pub(crate) fn changes(history: &History) -> Vec<String> {
     history.runs.iter().enumerate().filter_map(of).collect()
 }
 
-/// `2026-03-01 10:02`.
+/// `2026-03-01 10:02`. A year of more than four digits is an error of the record.
 pub(crate) fn started(unix_ms: u64) -> String {
-    let time = i64::try_from(unix_ms).ok().and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok());
-    time.map_or_else(|| String::from("–"), |time| time.strftime("%Y-%m-%d %H:%M").to_string())
+    let CalendarTime { year, month, day, hour, minute, .. } = UnixSeconds(unix_ms / 1_000).into();
+    if year > 9_999 { String::from("–") } else { format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}") }
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ mod palette;
 mod parts;
 mod top;
 mod trust;
+#[cfg(feature = "watch")]
 mod watch;
 
 use maud::{Markup, html};
@@ -36,6 +37,7 @@ pub use load::LoadPage;
 use page::{Section, all, document, foot, head};
 use palette::Palette;
 use parts::Gallery;
+#[cfg(feature = "watch")]
 pub use watch::WatchPage;
 
 /// Limit of the page, in bytes: time series are coarsened to fit.

@@ -38,7 +38,9 @@ mod units;
 mod words;
 
 pub use history::{history_markdown, history_text};
-pub use html::{HistoryPage, LoadPage, WatchPage, html};
+#[cfg(feature = "watch")]
+pub use html::WatchPage;
+pub use html::{HistoryPage, LoadPage, html};
 pub use instruments::{Instrument, InstrumentRow, Instruments};
 pub use markdown::markdown;
 pub use rows::{Histograms, csv_measures, csv_trials, json, schema};

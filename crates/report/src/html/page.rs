@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 const STYLE: &str = include_str!("../../assets/report.css");
 const SCRIPT: &str = include_str!("../../assets/report.js");
 /// A page of a running watch reloads itself, which its reader can stop (WCAG 2.2.1).
-const RELOAD_SCRIPT: &str = include_str!("../../assets/reload.js");
+pub(super) const RELOAD_SCRIPT: &str = include_str!("../../assets/reload.js");
 static CHARTS_SCRIPT: LazyLock<String> = LazyLock::new(|| {
     let mut script = String::new();
     GzDecoder::new(&include_bytes!("../../assets/echarts.min.js.gz")[..])
@@ -113,14 +113,6 @@ pub(super) fn colour_choice() -> Markup {
             button type="button" data-colours="light" aria-pressed="false" { "Light" }
             button type="button" data-colours="dark" aria-pressed="false" { "Dark" }
         }
-    }
-}
-
-/// Reloads the page periodically, as long as this is chosen. Hidden without scripts.
-pub(super) fn reload_choice(seconds: u32) -> Markup {
-    html! {
-        label #reload hidden { input type="checkbox" checked data-seconds=(seconds); " Reload every " (seconds) " s" }
-        script { (PreEscaped(RELOAD_SCRIPT)) }
     }
 }
 

@@ -13,10 +13,10 @@ use breme_watch::text;
 use charts::{Charts, MARKS_MAX};
 use heat_map::heat_map;
 use jiff::tz::TimeZone;
-use maud::{Markup, html};
+use maud::{Markup, PreEscaped, html};
 use serde_json::json;
 
-use super::page::{colour_choice, document, foot, head, reload_choice};
+use super::page::{RELOAD_SCRIPT, colour_choice, document, foot, head};
 use crate::figures::figure;
 use crate::html::parts::{Gallery, table};
 use crate::table::Table;
@@ -212,5 +212,13 @@ const fn class_of(finding: &Finding) -> &'static str {
         Verdict::Found(_) => "found",
         Verdict::NotFound => "none",
         Verdict::NotTested(_) => "untested",
+    }
+}
+
+/// Reloads the page periodically, as long as this is chosen. Hidden without scripts.
+fn reload_choice(seconds: u32) -> Markup {
+    html! {
+        label #reload hidden { input type="checkbox" checked data-seconds=(seconds); " Reload every " (seconds) " s" }
+        script { (PreEscaped(RELOAD_SCRIPT)) }
     }
 }
