@@ -1,4 +1,4 @@
-//! Runs a load on a driver.
+//! Runs a load with its flags, and attends it.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub(super) fn descriptors(plan: &Plan) -> u64 {
     settings.connections as u64 * each + DESCRIPTORS_BESIDES
 }
 
-/// How the flags say, on this driver.
+/// Starts the run on this driver, as the flags specify.
 pub(super) fn start(
     run: &Arc<Run>,
     args: &LoadArgs,
@@ -49,7 +49,7 @@ pub(super) fn internal_error(panic: &ShardPanic) -> String {
     format!("internal error, please report it: {panic}")
 }
 
-/// Runs the shards until they end or are interrupted.
+/// Runs the load until it ends or is interrupted.
 pub(super) fn drive(
     run: &Arc<Run>,
     args: &LoadArgs,
