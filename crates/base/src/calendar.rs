@@ -36,6 +36,15 @@ impl From<UnixSeconds> for CalendarTime {
     }
 }
 
+impl CalendarTime {
+    /// `1994-11-06`, and `08:49`.
+    #[must_use]
+    pub fn day_and_minute(&self) -> (String, String) {
+        let Self { year, month, day, hour, minute, .. } = self;
+        (format!("{year:04}-{month:02}-{day:02}"), format!("{hour:02}:{minute:02}"))
+    }
+}
+
 impl fmt::Display for CalendarTime {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { year, month, day, hour, minute, second } = self;
@@ -51,7 +60,9 @@ mod tests {
 
     #[test]
     fn the_example_of_the_standard() {
-        assert_eq!(CalendarTime::from(UnixSeconds(784_111_777)).to_string(), "1994-11-06T08:49:37");
+        let time = CalendarTime::from(UnixSeconds(784_111_777));
+        assert_eq!(time.to_string(), "1994-11-06T08:49:37");
+        assert_eq!(time.day_and_minute(), ("1994-11-06".into(), "08:49".into()));
     }
 
     /// Against the library that writes the Date field.

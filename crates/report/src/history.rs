@@ -168,8 +168,9 @@ pub(crate) fn changes(history: &History) -> Vec<String> {
 
 /// `2026-03-01 10:02`. A year of more than four digits is an error of the record.
 pub(crate) fn started(unix_ms: u64) -> String {
-    let CalendarTime { year, month, day, hour, minute, .. } = UnixSeconds(unix_ms / 1_000).into();
-    if year > 9_999 { String::from("–") } else { format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}") }
+    let time = CalendarTime::from(UnixSeconds(unix_ms / 1_000));
+    let (day, minute) = time.day_and_minute();
+    if time.year > 9_999 { String::from("–") } else { format!("{day} {minute}") }
 }
 
 #[cfg(test)]

@@ -25,8 +25,7 @@ pub fn rfc3339(time: Millis) -> String {
 
 /// `2026-11-22`, and `21:14`.
 pub(crate) fn day_and_time(time: Millis) -> (String, String) {
-    let CalendarTime { year, month, day, hour, minute, .. } = second(time).into();
-    (format!("{year:04}-{month:02}-{day:02}"), format!("{hour:02}:{minute:02}"))
+    CalendarTime::from(second(time)).day_and_minute()
 }
 
 /// The first second for a time before 1970.
