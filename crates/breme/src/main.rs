@@ -30,6 +30,7 @@ use roles::RoleCommand;
 
 /// The examples of this build's commands.
 fn examples() -> String {
+    const IS_LINUX: bool = cfg!(target_os = "linux");
     let examples = [
         ("site ./public", "serve a folder on http://127.0.0.1:8080", true),
         ("load -c 50 -d 10s http://127.0.0.1:8080/", "load-test it", true),
@@ -37,10 +38,10 @@ fn examples() -> String {
         ("link --to 127.0.0.1:8080 --delay 20ms", "network path with a delay to it, on port 8082", true),
         ("wiki", "wiki in ./wiki.db, on port 8083", cfg!(feature = "applications")),
         ("session", "session application in ./sessions, on port 8084", cfg!(feature = "applications")),
-        ("versus http://a:8080/ http://b:8080/", "compare two servers", true),
-        ("init", "write an experiment to start from", true),
-        ("run experiment.toml", "compare servers in a repeatable experiment", true),
-        ("watch watch.toml", "measure servers periodically, for days or weeks", cfg!(feature = "watch")),
+        ("versus http://a:8080/ http://b:8080/", "compare two servers", IS_LINUX),
+        ("init", "write an experiment to start from", IS_LINUX),
+        ("run experiment.toml", "compare servers in a repeatable experiment", IS_LINUX),
+        ("watch watch.toml", "measure servers periodically, for days or weeks", IS_LINUX && cfg!(feature = "watch")),
     ];
     let lines = examples.iter().filter(|(.., is_built)| *is_built);
     let lines: String = lines.map(|(command, purpose, _)| format!("  breme {command:<43}# {purpose}\n")).collect();

@@ -46,7 +46,7 @@ const EDITIONS: [Edition; 2] = [
     },
     Edition {
         name: "breme-light",
-        flags: &["--no-default-features", "--features", "import,proxy,view,watch"],
+        flags: &["--no-default-features", "--features", "light"],
         bytes_max: 20_000_000,
         other: "breme",
         contents: "It also has an HTTP/1.1 server and a caching and balancing proxy; not, unlike\n the package breme, a wiki and a session cluster.",
