@@ -38,7 +38,7 @@ pub struct LinkArgs {
     to: String,
 
     #[command(flatten)]
-    pub process: ProcessFlags,
+    pub(super) process: ProcessFlags,
 
     /// One-way delay in each direction; a new connection takes one round trip before its first byte
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = units::duration, help_heading = "Path")]

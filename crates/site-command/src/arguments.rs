@@ -32,12 +32,12 @@ Exit status: 0 after a shutdown, 1 if the server cannot run, 2 for wrong flags."
 pub struct SiteArgs {
     /// Folder of the files to serve
     #[arg(value_name = "DIR")]
-    pub directory: Option<PathBuf>,
+    pub(super) directory: Option<PathBuf>,
 
     /// Serve generated responses for measurements: /bytes/N, /status/CODE, /delay/MS, /echo, /cookie, /counter; POST
     /// returns its body
     #[arg(long)]
-    pub lab: bool,
+    pub(super) lab: bool,
 
     /// Listen address, HOST:PORT, :PORT or unix:PATH; repeatable; port 0 picks a free port; with TLS, http://ADDR and
     /// Unix sockets listen without it
@@ -45,7 +45,7 @@ pub struct SiteArgs {
     listen: Vec<String>,
 
     #[command(flatten)]
-    pub serving: ListenFlags,
+    pub(super) serving: ListenFlags,
 
     /// Number of threads [default: one per processor for uring and events, 512 for threads]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
@@ -70,7 +70,7 @@ pub struct SiteArgs {
 
     /// Follow symbolic links within DIR (links that lead out of it are never followed)
     #[arg(long, hide_short_help = true, help_heading = "Files")]
-    pub follow_symlinks: bool,
+    pub(super) follow_symlinks: bool,
 
     /// Serve and list files whose names begin with a dot (/.well-known/ always is)
     #[arg(long, hide_short_help = true, help_heading = "Files")]
@@ -102,22 +102,22 @@ pub struct SiteArgs {
 
     /// Give each visitor a cookie and count its requests; /visitors shows the counts, /visitors/me a visitor's own
     #[arg(long, help_heading = "Visitors")]
-    pub visitors: bool,
+    pub(super) visitors: bool,
 
     /// Maximum number of visitors remembered; a new one replaces the one not seen for the longest time
     #[arg(long, hide_short_help = true, value_name = "N", default_value = "1M", value_parser = at_least_one, help_heading = "Visitors")]
-    pub max_visitors: usize,
+    pub(super) max_visitors: usize,
 
     /// File with the key that signs the cookies of --visitors, at least 16 bytes, so that they survive a restart
     /// [default: a random key per start]
     #[arg(long, hide_short_help = true, value_name = "FILE", requires = "visitors", help_heading = "Visitors")]
-    pub visitor_key_file: Option<PathBuf>,
+    pub(super) visitor_key_file: Option<PathBuf>,
 
     #[command(flatten)]
     responses: ResponseFlags,
 
     #[command(flatten)]
-    pub tls: TlsFlags,
+    pub(super) tls: TlsFlags,
 
     #[command(flatten)]
     connections: ConnectionFlags,
